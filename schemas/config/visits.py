@@ -18,7 +18,7 @@ MOST_NIGHTS = 20_000
 class Cadence(StrEnum):
     """When the next visit begins."""
 
-    REAL = "real"  # at the survey's interval
+    REAL = "real"  # at the survey's interval by night, with a pause by day
     FAST = "fast"  # as soon as the one before is done
 
 
@@ -57,7 +57,9 @@ class VisitsConfig(Section):
         default=24_000, ge=1, le=100_000_000, description="Total number of visits; those that are there already count."
     )
     cadence: Cadence = Field(
-        default=Cadence.REAL, description="`real`: at the survey's interval; `fast`: as fast as possible."
+        default=Cadence.REAL,
+        description="`real`: at the survey's interval from "
+        "dusk to dawn, with a pause by day; the first visit of a run begins at once. `fast`: as fast as possible.",
     )
     survey: Survey = Field(default_factory=Survey, description="What the telescope sees.")
     index_mode: IndexMode = Field(

@@ -33,6 +33,12 @@ class Begun(Message):
     done: int
 
 
+class Visiting(Message):
+    """A visit is under way; after a failure the same one again."""
+
+    visit: int
+
+
 class Visited(Message):
     """A visit is done. Tiles that an earlier try had committed wholly are not among `tiles`."""
 
@@ -77,7 +83,7 @@ class Troubled(Message):
     problem: str
 
 
-MESSAGES = (Begun, Visited, Lost, Waiting, Compacting, CompactionDone, Sizes, Troubled)
+MESSAGES = (Begun, Visiting, Visited, Lost, Waiting, Compacting, CompactionDone, Sizes, Troubled)
 
 
 def spec_of(

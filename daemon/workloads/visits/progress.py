@@ -12,8 +12,19 @@ import numpy as np
 from daemon.workloads.frame.messages import Message
 from daemon.workloads.frame.runner import Run
 from daemon.workloads.visits.archive import RunWriter, VisitsArchive
+from daemon.workloads.visits.cadence import gap_ns
 from daemon.workloads.visits.facts import expected
-from daemon.workloads.visits.messages import Begun, Compacting, CompactionDone, Lost, Sizes, Troubled, Visited, Waiting
+from daemon.workloads.visits.messages import (
+    Begun,
+    Compacting,
+    CompactionDone,
+    Lost,
+    Sizes,
+    Troubled,
+    Visited,
+    Visiting,
+    Waiting,
+)
 from daemon.workloads.visits.series import Series, measure_of
 from schemas.api.visits import Compaction, Line, TableSize, VisitMeasure, VisitsRun, VisitsStatus
 from schemas.config.visits import Cadence, VisitsConfig
@@ -75,6 +86,9 @@ class RunProgress(Run):
         self._fit: Line | None = None
         self._fitted_s = -FIT_EVERY_S
         self._ready_s = time.monotonic()
+        self._begun_s: float | None = None
+        self._until_ns = 0
+        self._was_interrupted = False
         self._lately: deque[float] = deque(maxlen=LATELY)
         self._overheads: deque[float] = deque(maxlen=LATELY)
         self._count_all()
@@ -124,10 +138,13 @@ class RunProgress(Run):
             case Lost():
                 await self._cut(message.done)
                 self.done = message.done
+            case Visiting():
+                self.phase, self._begun_s = VisitsPhase.VISITING, time.monotonic()
             case Waiting():
-                self.phase = VisitsPhase.WAITING
+                self._interrupt(VisitsPhase.WAITING)
+                self._until_ns = message.until_ns
             case Compacting():
-                self.phase = VisitsPhase.COMPACTING
+                self._interrupt(VisitsPhase.COMPACTING)
             case CompactionDone():
                 await self._compacted(message.compaction)
             case Sizes():
@@ -142,6 +159,10 @@ class RunProgress(Run):
         if self._writer is not None:
             await asyncio.to_thread(self._writer.add_compaction, compaction)
 
+    def _interrupt(self, phase: VisitsPhase) -> None:
+        """No visit is under way: what it does until the next one is no part of what visits take."""
+        self.phase, self._begun_s, self._was_interrupted = phase, None, True
+
     def _go_on(self, phase: VisitsPhase) -> None:
         self.phase, self.problem = phase, None
         if self.state is not RunState.STOPPING:
@@ -150,9 +171,9 @@ class RunProgress(Run):
     async def _visited(self, message: Visited) -> None:
         visit = message.visit
         now_s = time.monotonic()
-        if self.phase is VisitsPhase.VISITING and self.problem is None:  # what it waited for is no part of a visit
+        if not self._was_interrupted and self.problem is None:  # what it waited for is no part of a visit
             self._overheads.append(max(0.0, now_s - self._ready_s - visit.visit_s))
-        self._ready_s = now_s
+        self._ready_s, self._begun_s, self._was_interrupted = now_s, None, False
         self._go_on(VisitsPhase.VISITING)
         self.series.add(visit)
         self._count(visit.visit_s)
@@ -221,6 +242,8 @@ class RunProgress(Run):
             id=self.name,
             state=self.state,
             phase=self.phase,
+            visiting_s=None if self._begun_s is None else time.monotonic() - self._begun_s,
+            waits_until_ns=self._until_ns if self.phase is VisitsPhase.WAITING else None,
             problem=self.problem,
             index_mode=self.settings.index_mode,
             target=self._target,
@@ -301,7 +324,17 @@ def remaining_s(
     each_s = _seconds(visits, done, fit, mean_s) + overhead_s
     if settings.cadence is Cadence.REAL:
         each_s = np.maximum(each_s, settings.survey.visit_interval_s)
-    return float(each_s.mean() * left)
+    return float(each_s.mean() * left) + _pauses_s(settings, done)
+
+
+def _pauses_s(settings: VisitsConfig, done: int) -> float:
+    """What the pauses by day take on top of the interval, until the last visit."""
+    survey = settings.survey
+    if settings.cadence is not Cadence.REAL:
+        return 0.0
+    night = survey.visits_a_night
+    days = (settings.visits - 1) // night - done // night
+    return days * (gap_ns(survey, night - 1) / 1e9 - survey.visit_interval_s)
 
 
 def _seconds(visits: np.ndarray, done: int, fit: Line | None, mean_s: float) -> np.ndarray:

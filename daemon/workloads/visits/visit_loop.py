@@ -17,7 +17,7 @@ from backends.ending import end_tasks
 from backends.visits.base import VisitDone, VisitStore
 from daemon.web.backoff import Backoff
 from daemon.workloads.frame.messages import Message
-from daemon.workloads.visits.cadence import time_of
+from daemon.workloads.visits.cadence import gap_ns, time_of
 from daemon.workloads.visits.messages import (
     Begun,
     Compacting,
@@ -27,6 +27,7 @@ from daemon.workloads.visits.messages import (
     Spec,
     Troubled,
     Visited,
+    Visiting,
     Waiting,
 )
 from daemon.workloads.visits.sky import Exposure, Sky
@@ -132,9 +133,10 @@ class VisitLoop:
         self._send(Begun(last=self._last, done=self._done))
         due_s = perf_counter()
         while self._done < self._spec.wanted and await self._until(due_s):
-            due_s = self._due_after(perf_counter())
+            began_s = perf_counter()
             if not await self._insist(self._visit):
                 return
+            due_s = self._due_after(began_s)
             await self._insist(self._prepare)
             await self._insist(self._compact)
             await self._insist(self._send_sizes)
@@ -176,6 +178,7 @@ class VisitLoop:
         again = self._tried == self._done
         self._tried = self._done
         exposure, draw, dia_s = await self._draw(self._last)
+        self._send(Visiting(visit=exposure.visit))
         await self._expire(exposure.time_ns)
         try:
             past = await self._past(exposure)
@@ -274,8 +277,10 @@ class VisitLoop:
         return not await self._stopped_within(max(wait_s, 0.0))
 
     def _due_after(self, began_s: float) -> float:
-        """When the visit after one that began then is due: a late one moves all that follow."""
-        return began_s + (self._visits.survey.visit_interval_s if self._visits.cadence is Cadence.REAL else 0.0)
+        """When the visit after the last one, which began then, is due: a late one moves all that follow."""
+        if self._visits.cadence is not Cadence.REAL or self._last is None:
+            return began_s
+        return began_s + gap_ns(self._visits.survey, self._last.visit) / 1e9
 
     async def _stopped_within(self, patience_s: float) -> bool:
         if patience_s > 0:

@@ -9,10 +9,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from daemon.tools.visits.parquet import write_parquet
+from daemon.tools.visits.tables import state_words
 from daemon.workloads.frame.archive import ID, RecordDamaged
 from daemon.workloads.visits.archive import RunWriter, VisitsArchive, VisitsInUse, read_csv, read_run
 from daemon.workloads.visits.curves import curves
-from daemon.workloads.visits.messages import Begun, Compacting, CompactionDone, Lost, Troubled, Visited, Waiting
+from daemon.workloads.visits.messages import (
+    Begun,
+    Compacting,
+    CompactionDone,
+    Lost,
+    Troubled,
+    Visited,
+    Visiting,
+    Waiting,
+)
 from daemon.workloads.visits.progress import RunProgress, remaining_s
 from daemon.workloads.visits.series import DTYPE, MOST, Series, measure_of
 from schemas.api.visits import COUNTS, Compaction, Line, TileMeasure, VisitMeasure
@@ -239,6 +249,24 @@ def test_only_the_newest_runs_stay_and_only_one_process_runs_visits(
         archive.locked().__enter__()
 
 
+async def test_a_status_tells_what_is_under_way_and_until_when_it_waits(
+    archive: VisitsArchive, runs: list[RunProgress]
+) -> None:
+    run = await run_of(archive, runs, visited(0))
+    assert (run.status().visiting_s, run.status().waits_until_ns) == (None, None)
+    await run.take(Waiting(until_ns=1_600_000_000_000_000_000))
+    assert (run.status().phase, run.status().waits_until_ns) == ("waiting", 1_600_000_000_000_000_000)
+    assert state_words(run.status()) == "waiting until 2020-09-13 12:26:40 UTC"
+    await run.take(Visiting(visit=1))
+    status = run.status()
+    assert (status.phase, status.waits_until_ns) == ("visiting", None)
+    assert status.visiting_s is not None
+    assert 0 <= status.visiting_s < 60
+    assert state_words(status.model_copy(update={"visiting_s": 95.0})) == "visit 1 for 95 s so far"
+    await run.take(visited(1))
+    assert run.status().visiting_s is None
+
+
 async def test_a_status_tells_how_a_run_is(archive: VisitsArchive, runs: list[RunProgress]) -> None:
     run = begun(archive, runs)
     assert (run.status().state, run.status().remaining_s) == ("starting", None)
@@ -264,7 +292,9 @@ def test_the_time_left_takes_the_growth_into_account() -> None:
     assert remaining_s(SETTINGS, fit=None, done=100, mean_s=1.0, overhead_s=0.0) == 0
     assert remaining_s(SETTINGS, fit=None, done=0, mean_s=None, overhead_s=0.0) is None
     real = SETTINGS.model_copy(update={"cadence": Cadence.REAL})
-    assert remaining_s(real, fit=grows, **left) == pytest.approx(50 * 45 / 0.02)
+    # 16 visits a night: three days lie between visit 50 and visit 99.
+    by_day_s = 86_400 - 16 * 45 / 0.02
+    assert remaining_s(real, fit=grows, **left) == pytest.approx(50 * 45 / 0.02 + 3 * by_day_s)
 
 
 async def test_what_is_drawn_keeps_the_extremes(archive: VisitsArchive, runs: list[RunProgress]) -> None:
