@@ -90,7 +90,9 @@ class VisitConnection(OwnedConnection[C]):
     async def _prepare(self, connection: C) -> None:
         self.renewed()
         if self._holds:
-            await self._lock(connection)
+            # Nobody looks after this connection yet.
+            async with asyncio.timeout(HOLD_TIMEOUT_S + self.limits.answer_s):
+                await self._lock(connection)
 
     async def _lock(self, connection: C) -> None:
         try:
