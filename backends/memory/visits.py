@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from backends.base import StoreError
-from backends.visits.base import VisitDone
+from backends.visits.base import VisitDone, VisitsLost, see_nothing_lost
 from backends.visits.rows import (
     STEP_TABLES,
     as_table,
@@ -85,6 +85,8 @@ class MemoryVisitStore:
         """What an earlier try committed of a visit."""
         if visit in self._schema.visits:
             raise VisitDone(visit)
+        if visit and visit - 1 not in self._schema.visits:
+            raise VisitsLost(visit - 1)
         return frozenset((tile, step) for number, tile, step in self._schema.marks if number == visit)
 
     async def objects(self, region: Region) -> Array:
@@ -109,21 +111,29 @@ class MemoryVisitStore:
             self._schema.marks.add((write.visit, write.tile, step))
         return {}
 
-    async def finish(self, record: VisitRecord) -> None:
+    async def finish(self, record: VisitRecord, steps: int | None = None) -> None:
         """Mark a visit as done, and forget the marks of its steps."""
+        if record.visit not in self._schema.visits:
+            marked = sum(visit == record.visit for visit, _, _ in self._schema.marks)
+            see_nothing_lost(record.visit, not record.visit or record.visit - 1 in self._schema.visits, marked, steps)
         self._schema.visits[record.visit] = record
         self._schema.marks = {mark for mark in self._schema.marks if mark[0] != record.visit}
 
-    async def expire(self, before_ns: int) -> None:
+    async def expire(self, before_ns: int) -> bool:
         """In `partitioned`: forget the periods that end before a time."""
         if self._mode is not IndexMode.PARTITIONED:
-            return
+            return True
         period_ns = self._settings.period_ns
         self._schema.writes = {
             key: write
             for key, write in self._schema.writes.items()
             if (write.time_ns // period_ns + 1) * period_ns > before_ns
         }
+        return True
+
+    async def prepare(self, time_ns: int) -> bool:
+        """Nothing has to be made ahead."""
+        return True
 
     async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
         """None: in memory nothing lies apart."""

@@ -21,6 +21,28 @@ class VisitDone(StoreError):
         super().__init__(f"visit {visit} is done already")
 
 
+class VisitsLost(StoreUnavailable):
+    """The server crashed and kept less than it had acknowledged, or it is another copy now: visits are done again."""
+
+    def __init__(self, visit: int) -> None:
+        super().__init__(
+            f"the server has lost what it had acknowledged of visit {visit} or before it; it is done again"
+        )
+
+
+class StatementTooLong(StoreError):
+    """A select or a transaction took longer than `statement_timeout_s`, and the server answers: this is no outage.
+
+    It was given up, by the server too.
+
+    limit_s: the limit, in seconds.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        super().__init__(f"visits.statement_timeout_s: a statement took longer than {limit_s:g} s, and was given up")
+        self.limit_s = limit_s
+
+
 class VisitsLocked(StoreUnavailable):
     """Another run writes visits into this schema now."""
 
@@ -31,11 +53,24 @@ class VisitsLocked(StoreUnavailable):
         )
 
 
+def see_nothing_lost(visit: int, follows: bool, marked: int, steps: int | None) -> None:
+    """See that a visit may be marked as done.
+
+    follows: it is the first one, or the one before it is done; marked, steps: as the server has it, as it should be.
+
+    Raises:
+        VisitsLost: the server has lost some of it.
+    """
+    if not follows or (steps is not None and marked < steps):
+        raise VisitsLost(visit)
+
+
 class VisitStore(Protocol):
     """The tables of visits in one schema, over one connection: each worker has a store of its own.
 
     Every method raises StoreUnavailable (backends.base) when the database does not answer; after that `connect` makes
-    the store usable again.
+    the store usable again. Every method of a visit raises StatementTooLong when it takes longer than
+    `statement_timeout_s` of a server that does answer.
     """
 
     async def create(self) -> None:
@@ -83,6 +118,7 @@ class VisitStore(Protocol):
 
         Raises:
             VisitDone: nothing of it may be written again.
+            VisitsLost: the visit before it is not done any more.
         """
 
     async def objects(self, region: Region) -> Array:
@@ -105,11 +141,28 @@ class VisitStore(Protocol):
         Returns when the server has acknowledged it at the durability asked for.
         """
 
-    async def finish(self, record: VisitRecord) -> None:
-        """Mark a visit as done, and forget the marks of its steps; doing it again changes nothing."""
+    async def finish(self, record: VisitRecord, steps: int | None = None) -> None:
+        """Mark a visit as done, and forget the marks of its steps; doing it again changes nothing.
 
-    async def expire(self, before_ns: int) -> None:
-        """In `partitioned`: drop the partitions of periods that end before a time; else nothing, as in the paper."""
+        steps: so many steps of its tiles were committed, in this try and before; None is not looked at.
+
+        Raises:
+            VisitsLost: fewer are marked, or the visit before it is not done any more. It is not marked as done.
+        """
+
+    async def expire(self, before_ns: int) -> bool:
+        """In `partitioned`: drop the partitions of periods that end before a time; else nothing, as in the paper.
+
+        False where somebody's reading stands in the way, and some are left for another time: whoever comes to read
+        waits behind a drop, so that it waits for a moment only.
+        """
+
+    async def prepare(self, time_ns: int) -> bool:
+        """In `partitioned`: make ahead what visits of the periods after that of a time need.
+
+        Only where it has to wait for who reads (MariaDB, MySQL): a visit would, at the edge of a period. No visit may
+        be under way. False where somebody's reading stands in the way; another time it may work.
+        """
 
     async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
         """In `partitioned`: tables that visits read, and periods, that ended before a time and can be compacted.

@@ -51,6 +51,10 @@ class SessionVisitStore(ABC, Generic[S]):
         async with self._session():
             pass
 
+    async def prepare(self, time_ns: int) -> bool:
+        """Nothing has to be made ahead."""
+        return True
+
     async def objects(self, region: Region) -> Array:
         """Last versions of the objects of a region."""
         async with self._session() as session:

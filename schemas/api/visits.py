@@ -153,12 +153,19 @@ class VisitsStatus(Model):
     id: str = Field(default="", description="of the record that is kept of the run")
     state: RunState
     phase: VisitsPhase = Field(default=VisitsPhase.VISITING, description="what it does while it is running")
+    visiting_s: float | None = Field(
+        default=None, description="how long the visit that is under way has taken so far; null between visits"
+    )
+    waits_until_ns: int | None = Field(default=None, description="when the next visit begins, while it is waiting")
     problem: str | None = Field(default=None, description="why it failed, or what a visit waits for, in words")
     index_mode: str
     target: str = Field(description="schema the tables are in")
     visits: int = Field(description="wanted in all")
     done: int = Field(description="in the database")
     here: int = Field(description="done since this run began")
+    lost: int = Field(
+        default=0, description="so many were acknowledged by the server, lost by it, and done again or still to be done"
+    )
     since_ns: int = Field(description="when the run began")
     last: VisitMeasure | None = None
     compactions: int = Field(default=0, description="tables of periods that were compacted in this run")

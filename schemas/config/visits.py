@@ -18,7 +18,7 @@ MOST_NIGHTS = 20_000
 class Cadence(StrEnum):
     """When the next visit begins."""
 
-    REAL = "real"  # at the survey's interval
+    REAL = "real"  # at the survey's interval by night, with a pause by day
     FAST = "fast"  # as soon as the one before is done
 
 
@@ -57,7 +57,9 @@ class VisitsConfig(Section):
         default=24_000, ge=1, le=100_000_000, description="Total number of visits; those that are there already count."
     )
     cadence: Cadence = Field(
-        default=Cadence.REAL, description="`real`: at the survey's interval; `fast`: as fast as possible."
+        default=Cadence.REAL,
+        description="`real`: at the survey's interval from "
+        "dusk to dawn, with a pause by day; the first visit of a run begins at once. `fast`: as fast as possible.",
     )
     survey: Survey = Field(default_factory=Survey, description="What the telescope sees.")
     index_mode: IndexMode = Field(
@@ -112,6 +114,13 @@ class VisitsConfig(Section):
     )
     id_chunk: int = Field(
         default=1000, ge=1, le=100_000, description="Histories are asked for in chunks of so many ids."
+    )
+    statement_timeout_s: float = Field(
+        default=600.0,
+        gt=0,
+        le=86_400,
+        description="A select or a transaction of a visit that takes longer ends the run as failed, while the server "
+        "still answers; `database.command_timeout_s` is for connecting, for locks, and for asking whether it does.",
     )
     limit_s: float = Field(default=10.0, gt=0, description="A visit should take no longer, in seconds.")
 

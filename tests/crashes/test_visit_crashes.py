@@ -10,6 +10,7 @@ import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import asyncpg
 import psutil
 import pytest
 
@@ -18,8 +19,11 @@ from backends.base import StoreError
 from backends.kinds import KINDS
 from backends.throwaway import ServerNotInstalled
 from backends.throwaway.base import ThrowawayServer
+from backends.throwaway.postgresql import ThrowawayPostgresql
 from backends.visits.base import VisitStore
+from daemon.workloads.visits.archive import VisitsArchive
 from daemon.workloads.visits.messages import Spec, Troubled, Visited, spec_of, visits_process
+from daemon.workloads.visits.progress import RunProgress
 from schemas.checking.dsn import Backend
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
@@ -109,7 +113,8 @@ async def test_a_run_cut_after_every_step_of_every_tile_goes_on(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    visits = small(schema, survey={"cutoff_since_first": since_first}, visits=2, **MODES[mode])
+    survey = {"cutoff_since_first": since_first}
+    visits = small(schema, survey=survey, visits=2, all_history=since_first, **MODES[mode])
     cuts = 0
     async with opened(database, visits, tmp_path) as store:
         cut_after_a_write(store, monkeypatch)
@@ -197,9 +202,10 @@ async def test_the_process_is_killed_while_it_compacts(
 
 
 class Followed:
-    """`python -m daemon.workloads.visits`, and what it has told."""
+    """`python -m daemon.workloads.visits`, and what it has told; `run` takes all of it."""
 
-    def __init__(self, spec: Spec, folder: Path) -> None:
+    def __init__(self, spec: Spec, folder: Path, run: RunProgress | None = None) -> None:
+        self._run = run
         self._process = visits_process(spec, folder / "visits.log")
         self.visited: list[Visited] = []
         self.problems: list[str] = []
@@ -208,6 +214,8 @@ class Followed:
 
     async def _follow(self) -> None:
         async for message in self._process.messages():
+            if self._run is not None:
+                await self._run.take(message)
             if isinstance(message, Visited):
                 self.visited.append(message)
             elif isinstance(message, Troubled):
@@ -274,5 +282,51 @@ async def test_workers_and_the_server_are_killed_in_turn(
         last = await store.last_visit()
         assert last is not None
         # Told to stop while a worker is away, a run leaves its visit half done; the next one completes it.
+        await run_here(store, visits, until=last.visit + 2)
+        await assert_undisturbed(store, visits)
+
+
+@pytest.fixture
+async def forgetful_server(state_dir: Path) -> AsyncIterator[ThrowawayServer]:
+    """A server that writes what it acknowledged to its log after 10 s, where nothing else makes it."""
+    own = ThrowawayPostgresql(state_dir)
+    connection = await asyncpg.connect(await asyncio.to_thread(own.start))
+    await connection.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+    await connection.execute("SELECT pg_reload_conf()")
+    await connection.close()
+    yield own
+    await asyncio.to_thread(own.stop)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["one", "persistent"] if THOROUGH else ["persistent"])
+async def test_visits_that_a_server_acknowledged_and_lost_are_done_again_and_have_one_row(
+    workers: str, forgetful_server: ThrowawayServer, state_dir: Path, rng: random.Random
+) -> None:
+    # A partition that is made or dropped takes with it to the disk whatever was before it.
+    visits = small("visits", visits=10_000, durability="async", workers=workers, period_days=30, compact=False)
+    database = DatabaseConfig(dsn=await asyncio.to_thread(forgetful_server.start))
+    archive = VisitsArchive(state_dir / "visits")
+    run = RunProgress(archive, archive.new_id(), visits, target="here")
+    run.begin()
+    followed = Followed(spec_of(database, visits, state_dir=state_dir), state_dir.parent, run)
+    await followed.until_visited(1)
+    kills = 0
+    while kills < 3 or not run.status().lost:
+        assert kills < 3 * KILLS, "the server lost nothing"
+        await followed.until_visited(3)
+        await asyncio.sleep(rng.uniform(0, 0.2))
+        await asyncio.to_thread(forgetful_server.kill)
+        await asyncio.to_thread(forgetful_server.start)
+        await followed.until_visited(1)
+        kills += 1
+    followed.stop()
+    await followed.ended()
+    run.close()
+    async with opened(database, visits, state_dir) as store:
+        last = await store.last_visit()
+        assert last is not None
+        assert archive.rows(run.name)["visit"].tolist() == list(range(last.visit + 1))
+        assert run.status().here == run.status().done == last.visit + 1
         await run_here(store, visits, until=last.visit + 2)
         await assert_undisturbed(store, visits)

@@ -9,7 +9,7 @@ import numpy as np
 from backends.memory.visits import MemoryVisitStore
 from backends.visits.base import VisitStore
 from daemon.workloads.frame.messages import Message
-from daemon.workloads.visits.messages import Visited, spec_of
+from daemon.workloads.visits.messages import Spec, Visited, spec_of
 from daemon.workloads.visits.visit_loop import VisitLoop
 from daemon.workloads.visits.workers import Alone
 from schemas.api.visits import VisitMeasure
@@ -39,11 +39,15 @@ def small(schema: str, **settings: object) -> VisitsConfig:
     return VisitsConfig.model_validate({"schema": schema, **SETTINGS, **settings, "survey": survey})
 
 
+def spec_here(visits: VisitsConfig, until: int | None = None) -> Spec:
+    """The spec of a loop in this process."""
+    return spec_of(NOWHERE, visits, state_dir=Path("/nonexistent"), until=until)
+
+
 async def run_here(store: VisitStore, visits: VisitsConfig, until: int | None = None) -> list[VisitMeasure]:
     """Run visits in this process, one tile after another, as a process that was just started."""
     said: list[Message] = []
-    spec = spec_of(NOWHERE, visits, state_dir=Path("/nonexistent"), until=until)
-    await VisitLoop(spec, store, Alone(store, visits), said.append, asyncio.Event()).run()
+    await VisitLoop(spec_here(visits, until), store, Alone(store, visits), said.append, asyncio.Event()).run()
     return [message.visit for message in said if isinstance(message, Visited)]
 
 

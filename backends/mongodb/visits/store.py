@@ -1,8 +1,9 @@
 """A store of mock DIA visits in MongoDB, or in what speaks its protocol."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import pymongo
 from bson import Int64
 from pymongo import ASCENDING, DESCENDING, ReadPreference
 
-from backends.base import ReadOnly, SchemaMismatch, StoreError
+from backends.base import ReadOnly, SchemaMismatch, StoreError, StoreUnavailable
 from backends.mongodb.protocol.documents import NotOurDocuments
 from backends.mongodb.schema.create import check_rights
 from backends.mongodb.server.client import Client, make_client, target_of
@@ -19,9 +20,10 @@ from backends.mongodb.server.facts import check_server, meet_server
 from backends.mongodb.visits.packs import PackTables
 from backends.mongodb.visits.rows import RowTables
 from backends.mongodb.visits.session import Document, Session
-from backends.visits.base import VisitDone
+from backends.visits.base import StatementTooLong, VisitDone, VisitsLost, see_nothing_lost
 from backends.visits.settings import check_settings, settings_of
 from backends.visits.store import SessionVisitStore
+from backends.visits.watch import Limits, watched
 from schemas.api.visits import TableSize
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
@@ -59,7 +61,12 @@ class MongodbVisitStore(SessionVisitStore[Session]):
         self._dsn = database.dsn
         self._password = password
         self._read_only = read_only
-        self._timeout_s = read_only.give_up_s if read_only else database.command_timeout_s
+        self._limits = Limits(
+            answer_s=read_only.give_up_s if read_only else database.command_timeout_s,
+            statement_s=None if read_only else visits.statement_timeout_s,
+        )
+        # Of a command, also at the server, who goes on with nothing for longer. Who looks after it is first.
+        self._timeout_s = self._limits.session_s + (0.0 if read_only else self._limits.answer_s)
         self._target = target_of(database.dsn)
         self._client: Client | None = None
         self._opened: Session | None = None
@@ -120,9 +127,11 @@ class MongodbVisitStore(SessionVisitStore[Session]):
             await self._tables.begin(session, visit, time_ns)
             marks = await session.find(STEPS, {"visit": Int64(visit)}, {"tile": 1, "step": 1})
             # Asked last: the end of a visit takes its marks away.
-            done = await session.find(VISITS, {"_id": Int64(visit)}, {"_id": 1})
-        if done:
+            done = await self._done_of(session, visit)
+        if visit in done:
             raise VisitDone(visit)
+        if visit and visit - 1 not in done:
+            raise VisitsLost(visit - 1)
         return frozenset((int(mark["tile"]), Step(mark["step"])) for mark in marks)
 
     async def write(self, write: TileWrite) -> Seconds:
@@ -136,16 +145,21 @@ class MongodbVisitStore(SessionVisitStore[Session]):
             seconds["commit_s"] = time.perf_counter() - began_s
         return seconds
 
-    async def finish(self, record: VisitRecord) -> None:
+    async def finish(self, record: VisitRecord, steps: int | None = None) -> None:
         """Mark a visit as done, and forget the marks of its steps."""
         async with self._session() as session:
+            marks = await session.find(STEPS, {"visit": Int64(record.visit)}, {"_id": 1})
+            done = await self._done_of(session, record.visit)
+            if record.visit not in done:
+                see_nothing_lost(record.visit, not record.visit or record.visit - 1 in done, len(marks), steps)
             await session.insert_objects(VISITS, [_document(record)])
             await session.delete_many(STEPS, {"visit": Int64(record.visit)})
 
-    async def expire(self, before_ns: int) -> None:
+    async def expire(self, before_ns: int) -> bool:
         """In `partitioned`: drop the collections of periods that end before a time."""
         async with self._session() as session:
             await self._tables.expire(session, before_ns)
+        return True
 
     async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
         """None: packs stay as they were written."""
@@ -167,6 +181,11 @@ class MongodbVisitStore(SessionVisitStore[Session]):
             with pymongo.timeout(self._timeout_s):
                 await session.database.client.drop_database(session.database.name)
 
+    async def _done_of(self, session: Session, visit: int) -> set[int]:
+        """A visit and the one before it, as far as they are done."""
+        found = await session.find(VISITS, {"_id": {"$gte": Int64(visit - 1), "$lte": Int64(visit)}}, {"_id": 1})
+        return {int(each["_id"]) for each in found}
+
     async def _see_free(self, session: Session) -> None:
         """See that a database has nothing, or visits.
 
@@ -180,11 +199,19 @@ class MongodbVisitStore(SessionVisitStore[Session]):
                 " visits; set another `schema` in [visits]"
             )
 
+    def _session(self) -> AbstractAsyncContextManager[Session]:
+        return self._watched_session(self._limits.session_s)
+
     @asynccontextmanager
-    async def _session(self) -> AsyncIterator[Session]:
+    async def _watched_session(self, limit_s: float | None) -> AsyncIterator[Session]:
         try:
             with translated(self._target), self._given_up():
-                yield await self._connected()
+                session = await self._connected()
+                if self._read_only:
+                    yield session
+                else:
+                    async with watched(self._limits.answer_s, limit_s, self._why_end):
+                        yield session
         except NotOurDocuments as error:
             raise StoreError(
                 f"documents in database {self._visits.schema_name!r} of {self._target} are not as this store writes"
@@ -193,31 +220,46 @@ class MongodbVisitStore(SessionVisitStore[Session]):
 
     @asynccontextmanager
     async def _long_session(self) -> AsyncIterator[Session]:
-        async with self._session() as session:
+        async with self._watched_session(None) as session:
             yield replace(session, timeout_s=None)
+
+    async def _why_end(self, late_s: float | None, ending: asyncio.Event) -> StoreError | None:
+        """Ask over another client. What is late ends with its connection here, and at the server by its own limit."""
+        client = self._make_client()
+        try:
+            with translated(self._target), pymongo.timeout(self._limits.answer_s):
+                await client.admin.command("ping")
+        except StoreUnavailable as error:
+            return error
+        finally:
+            await client.close()
+        return None if late_s is None else StatementTooLong(late_s)
 
     def _given_up(self) -> AbstractContextManager[None]:
         return taken_too_long(self._target, self._read_only.give_up_s) if self._read_only else nullcontext()
 
     async def _connected(self) -> Session:
         if self._client is None:
-            self._client = make_client(
-                self._dsn,
-                password=self._password,
-                program=f"triggerlog visits{' reader' if self._read_only else ''}",
-                timeout_s=self._timeout_s,
-            )
+            self._client = self._make_client()
         if self._opened is None:
             # Who only asks does so where the DSN says.
             where = None if self._read_only else ReadPreference.PRIMARY
             database = self._client.get_database(self._visits.schema_name, read_preference=where)
-            server = await meet_server(database, self._timeout_s)
+            server = await meet_server(database, self._limits.answer_s)
             check_server(server, self._target, writes=self._read_only is None)
-            concern = server.write_concern(self._visits.durability, self._timeout_s)
+            concern = server.write_concern(self._visits.durability, self._limits.answer_s)
             self._opened = Session(
                 database=database, server=server, target=self._target, concern=concern, timeout_s=self._timeout_s
             )
         return self._opened
+
+    def _make_client(self) -> Client:
+        return make_client(
+            self._dsn,
+            password=self._password,
+            program=f"triggerlog visits{' reader' if self._read_only else ''}",
+            timeout_s=self._limits.answer_s,
+        )
 
 
 def _mark(write: TileWrite, step: Step) -> Document:

@@ -9,12 +9,9 @@ A note says that it has the new; without one, after a crash, they are compacted 
 from collections.abc import Sequence
 from functools import partial
 
-from pymysql.err import MySQLError
-
 from backends.base import StoreUnavailable
 from backends.mysql.protocol.bulk import ROOM
 from backends.mysql.protocol.sql import literal, quoted
-from backends.mysql.server.errors import LOCK_WAIT, number_of
 from backends.mysql.visits.pack_rows import PLACED, Pack, PackPackets, send_packs
 from backends.mysql.visits.periods import Periods
 from backends.mysql.visits.session import Session
@@ -27,8 +24,6 @@ from schemas.visits.tables import Table
 
 MOST_BYTES = 1024 * 1024
 """Of a pack: a blob has pages of its own, of which only the last is not full."""
-LOCK_WAIT_S = 2
-"""So long the new packs wait for those who read the old ones; whoever comes to read then waits behind them."""
 SAMPLE = 1000
 """So many packs of a period are looked at for how large they are."""
 
@@ -100,7 +95,10 @@ class Compaction:
         table = self._tables[name]
         if await self._packed(session, self._staging(table)) != written:
             raise StoreUnavailable(f"another process compacts {name} in schema {self._schema!r}")
-        exchanged = await self._exchanged(session, table, period)
+        exchanged = await session.run_briefly(
+            f"ALTER TABLE {quoted(self._schema, packs_of(table))}"
+            f" EXCHANGE PARTITION {quoted(partition_name(period))} WITH TABLE {self._staging(table)}"
+        )
         if exchanged:
             await self._note(session, name, period)
         await session.run(f"DROP TABLE {self._staging(table)}")
@@ -109,22 +107,6 @@ class Compaction:
     async def forget(self, session: Session, before_ns: int) -> None:
         """Remove the notes of periods that end at a time or before."""
         await session.run(f"DELETE FROM {self._notes} WHERE period < {before_ns // self._period_ns}")
-
-    async def _exchanged(self, session: Session, table: Table, period: int) -> bool:
-        await session.run(f"SET @waits = @@SESSION.lock_wait_timeout; SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
-        try:
-            await session.run(
-                f"ALTER TABLE {quoted(self._schema, packs_of(table))}"
-                f" EXCHANGE PARTITION {quoted(partition_name(period))} WITH TABLE {self._staging(table)}"
-            )
-        except MySQLError as error:
-            if number_of(error) not in LOCK_WAIT:
-                raise
-            exchanged = False
-        else:
-            exchanged = True
-        await session.run("SET SESSION lock_wait_timeout = @waits")
-        return exchanged
 
     async def _merged(self, session: Session, table: Table, period: int, visit: int, where: str) -> list[Pack]:
         """The compacted packs of some pixels, in order of the key."""

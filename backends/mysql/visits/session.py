@@ -1,13 +1,15 @@
-"""One connection of a store of visits: its settings, its time limit, and its statements."""
+"""One connection of a store of visits: its settings and its statements."""
 
-import asyncio
 from typing import Any
+
+from pymysql.err import MySQLError
 
 from backends.mysql.protocol.bulk import Insert, Inserter
 from backends.mysql.protocol.connection import Connection, give_back
 from backends.mysql.protocol.packets import Packets
 from backends.mysql.server.address import Address, connect
 from backends.mysql.server.driver import DRIVER, roll_back
+from backends.mysql.server.errors import LOCK_WAIT, number_of
 from backends.mysql.server.facts import product_of
 from backends.mysql.server.locks import take
 from backends.sql.connection import Driver
@@ -24,13 +26,16 @@ MARIADB_SETTINGS = (
 )
 
 
-class Session:
-    """A connection; every statement has `timeout_s`, after which it raises TimeoutError and the session is useless."""
+BRIEFLY_S = 2
+"""So long a change of a table waits for those who read it; whoever comes to read then waits behind it."""
 
-    def __init__(self, connection: Connection, timeout_s: float) -> None:
+
+class Session:
+    """A connection, at most one caller at a time."""
+
+    def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._inserter = Inserter(connection)
-        self.timeout_s = timeout_s
         self._waiting = 0
 
     @property
@@ -49,49 +54,59 @@ class Session:
 
     async def run(self, text: str) -> int:
         """Run statements that give no rows; how many rows the last one changed."""
-        async with asyncio.timeout(self.timeout_s):
-            return await self.connection.run(text)
+        return await self.connection.run(text)
+
+    async def run_briefly(self, text: str) -> bool:
+        """Run a statement that changes a table; False, with nothing done, where it would wait for somebody's reading.
+
+        An open transaction holds each table that it has read, and whoever comes to read waits behind the statement.
+        """
+        await self.run(f"SET @waits = @@SESSION.lock_wait_timeout; SET SESSION lock_wait_timeout = {BRIEFLY_S}")
+        try:
+            await self.run(text)
+        except MySQLError as error:
+            if number_of(error) not in LOCK_WAIT:
+                raise
+            done = False
+        else:
+            done = True
+        await self.run("SET SESSION lock_wait_timeout = @waits")
+        return done
 
     async def fetch(self, text: str) -> list[tuple[Any, ...]]:
         """Run a query whose few rows come as Python objects."""
-        async with asyncio.timeout(self.timeout_s):
-            return await self.connection.fetch(text)
+        return await self.connection.fetch(text)
 
     async def select(self, text: str, into: Packets | None = None) -> Packets:
         """Run a query whose rows stay bytes."""
-        async with asyncio.timeout(self.timeout_s):
-            return await self.connection.select(text, into)
+        return await self.connection.select(text, into)
 
     async def insert(self, insert: Insert) -> None:
         """Send rows, and wait until the server has them all."""
         if not len(insert.rows):
             return
-        async with asyncio.timeout(self.timeout_s):
-            ahead = insert.form.indicated
-            await self._inserter.prepare(insert)
-            for _ in range(await self._inserter.send(insert, ahead=ahead)):
-                await self.connection.answer()
+        ahead = insert.form.indicated
+        await self._inserter.prepare(insert)
+        for _ in range(await self._inserter.send(insert, ahead=ahead)):
+            await self.connection.answer()
 
     async def send_bulk(self, text: str, types: bytes, rows: memoryview) -> None:
         """Send rows for a statement; `answers` waits for the answer."""
-        async with asyncio.timeout(self.timeout_s):
-            statement = await self._prepared(text)
-            await self.connection.send_bulk(statement, types, rows)
+        statement = await self._prepared(text)
+        await self.connection.send_bulk(statement, types, rows)
         self._waiting += 1
 
     async def send_execute(self, text: str, types: bytes, nulls: bytes, values: memoryview) -> None:
         """Send the values of a statement; `answers` waits for the answer."""
-        async with asyncio.timeout(self.timeout_s):
-            statement = await self._prepared(text)
-            await self.connection.send_execute(statement, types, nulls, values)
+        statement = await self._prepared(text)
+        await self.connection.send_execute(statement, types, nulls, values)
         self._waiting += 1
 
     async def answers(self) -> None:
         """Wait until the server has done all that was sent."""
-        async with asyncio.timeout(self.timeout_s):
-            while self._waiting:
-                self._waiting -= 1
-                await self.connection.answer()
+        while self._waiting:
+            self._waiting -= 1
+            await self.connection.answer()
 
     async def _prepared(self, text: str) -> int:
         """Prepare a statement; where that is still to be done, what was sent before has to be answered first."""
@@ -105,7 +120,7 @@ async def open_session(address: Address, *, timeout_s: float, bulk: bool, give_u
 
     Args:
         address: where.
-        timeout_s: for connecting, for locks, and for a statement.
+        timeout_s: for connecting, and for locks.
         bulk: False sends rows as MySQL takes them even to a MariaDB, which has a faster way.
         give_up_s: a session that only reads, and whose questions the server gives up after so long.
 
@@ -114,12 +129,16 @@ async def open_session(address: Address, *, timeout_s: float, bulk: bool, give_u
     connection = await connect(address, program=program, timeout_s=timeout_s, give_up_s=give_up_s)
     try:
         mariadb = product_of(connection.version).backend == "mariadb"
-        await connection.run(";".join(SETTINGS + (MARIADB_SETTINGS if mariadb else ())))
+        settings = SETTINGS + (MARIADB_SETTINGS if mariadb else ())
+        if give_up_s is None:
+            # What a server has by default would end a statement as if it could not do it now.
+            settings += (f"SET SESSION {'max_statement_time' if mariadb else 'max_execution_time'} = 0",)
+        await connection.run(";".join(settings))
     except BaseException:
         connection.terminate()
         raise
     connection.bulk = connection.bulk and bulk
-    return Session(connection, timeout_s)
+    return Session(connection)
 
 
 SESSION_DRIVER: Driver[Session] = Driver(
@@ -131,3 +150,15 @@ SESSION_DRIVER: Driver[Session] = Driver(
     roll_back=lambda session: roll_back(session.connection),
     take_lock=lambda session, name, timeout_s: take(session.connection, name, timeout_s),
 )
+
+
+async def interrupt(fresh: Session, late: Session) -> bool:
+    """End a session of ours over another one; False where it was not at work."""
+    number = late.connection.thread_id()
+    at_work = await fresh.fetch(
+        f"SELECT ID FROM information_schema.PROCESSLIST WHERE ID = {number} AND COMMAND <> 'Sleep'"
+        " AND USER = SUBSTRING_INDEX(USER(), '@', 1)"
+    )
+    if at_work:
+        await fresh.run(f"KILL {number}")
+    return bool(at_work)

@@ -1,7 +1,7 @@
 """A store of visits in MariaDB or MySQL."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from time import perf_counter
 from typing import Any
 
@@ -17,16 +17,17 @@ from backends.mysql.visits.compaction import Compaction
 from backends.mysql.visits.packs import PackTables
 from backends.mysql.visits.periods import Periods
 from backends.mysql.visits.rows import RowTables
-from backends.mysql.visits.session import SESSION_DRIVER, Session, open_session
+from backends.mysql.visits.session import SESSION_DRIVER, Session, interrupt, open_session
 from backends.mysql.visits.sizes import sizes_of
 from backends.mysql.visits.tables import create_compactions, create_tables
 from backends.mysql.visits.views import create_view
 from backends.sql.connection import LockNotGranted
 from backends.sql.visits import VisitConnection
-from backends.visits.base import VisitDone
+from backends.visits.base import VisitDone, VisitsLost, see_nothing_lost
 from backends.visits.rows import SECONDS, STEP_TABLES
 from backends.visits.settings import check_settings, settings_of
 from backends.visits.store import SessionVisitStore
+from backends.visits.watch import Limits
 from schemas.api.visits import TableSize
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
@@ -38,8 +39,6 @@ DUPLICATE = 1062
 NO_SUCH = (1049, 1146)
 """No such database, no such table."""
 LOCK_TIMEOUT_S = 30
-LONGER = 60
-"""So many times as long as all else may take what goes through whole tables."""
 
 
 class MysqlVisitStore(SessionVisitStore[Session]):
@@ -52,7 +51,7 @@ class MysqlVisitStore(SessionVisitStore[Session]):
     the tile was committed, and it may be written again.
 
     Args:
-        database: where, and how long a statement may take; every one of a method has that time.
+        database: where, and how long connecting and a wait for a lock may take.
         visits: what decides about the tables.
         password: goes before one in the DSN.
         bulk: False sends rows as MySQL takes them even to a MariaDB, which has a faster way.
@@ -74,7 +73,6 @@ class MysqlVisitStore(SessionVisitStore[Session]):
         self._address = address_of(database.dsn, password)
         self._target = self._address.target
         self._give_up_s = read_only.give_up_s if read_only else None
-        self._timeout_s = self._give_up_s or database.command_timeout_s
         self._schema = visits.schema_name
         self._bulk = bulk
         self._partitioned = visits.index_mode is IndexMode.PARTITIONED
@@ -88,7 +86,13 @@ class MysqlVisitStore(SessionVisitStore[Session]):
             target=self._target,
             connect=self._open_session,
             guarded=self._translated,
+            limits=Limits(
+                answer_s=self._give_up_s or database.command_timeout_s,
+                statement_s=None if read_only else visits.statement_timeout_s,
+            ),
+            interrupt=interrupt,
         )
+        self._connection.renewed = self._periods.forget
 
     async def create(self) -> None:
         """Create the database and the tables of the index mode, or check those that are there."""
@@ -122,8 +126,7 @@ class MysqlVisitStore(SessionVisitStore[Session]):
 
     async def hold(self) -> None:
         """Keep every other store from holding the schema."""
-        # Each of its statements has a time limit.
-        await self._connection.hold(None)
+        await self._connection.hold()
 
     async def release(self) -> None:
         """Hold it no longer."""
@@ -171,17 +174,25 @@ class MysqlVisitStore(SessionVisitStore[Session]):
     async def begin(self, visit: int, time_ns: int) -> frozenset[tuple[int, Step]]:
         """Make the partitions of the visit's period; what an earlier try committed of the visit."""
         async with self._session() as session:
-            if self._partitioned and not self._periods.known(time_ns):
+            if self._partitioned and (missing := self._periods.missing(time_ns)):
                 async with self._alone(session):
-                    await self._periods.make(session, time_ns)
+                    read = await self._periods.make(session, missing)
+                if read is not None:
+                    raise StoreUnavailable(
+                        f"{self._target}: the period of visit {visit} has no partition yet, and an open transaction"
+                        f" that has read {self._schema}.{read} stands in the way; end that transaction"
+                    )
             # At one moment: the end of a visit takes its marks away, and could be committed between two questions.
             found = await session.fetch(
-                f"{self._select_marks(visit)} UNION ALL SELECT NULL, NULL FROM {self._name('Visits')}"
-                f" WHERE visit = {visit}"
+                f"{self._select_marks(visit)} UNION ALL SELECT visit - {visit}, NULL FROM {self._name('Visits')}"
+                f" WHERE visit BETWEEN {visit - 1} AND {visit}"
             )
-        if any(step is None for _, step in found):
+        done = {int(number) for number, step in found if step is None}
+        if 0 in done:
             raise VisitDone(visit)
-        return _marks_of(found)
+        if visit and -1 not in done:
+            raise VisitsLost(visit - 1)
+        return _marks_of(mark for mark in found if mark[1] is not None)
 
     async def write(self, write: TileWrite) -> Seconds:
         """Commit the steps of a tile that are not there yet."""
@@ -199,7 +210,7 @@ class MysqlVisitStore(SessionVisitStore[Session]):
                     raise
                 return await self._write(session, write, missing) if missing else {}
 
-    async def finish(self, record: VisitRecord) -> None:
+    async def finish(self, record: VisitRecord, steps: int | None = None) -> None:
         """Mark a visit as done, and forget the marks of its steps."""
         values = (
             f"{record.visit}, {record.time_ns}, {record.ra!r}, {record.decl!r},"
@@ -211,16 +222,34 @@ class MysqlVisitStore(SessionVisitStore[Session]):
             f"DELETE FROM {self._name('VisitSteps')} WHERE visit = {record.visit}",
             "COMMIT",
         )
+        counts = (
+            f"SELECT SUM(visit = {record.visit}), SUM(visit = {record.visit - 1}),"
+            f" (SELECT COUNT(*) FROM {self._name('VisitSteps')} WHERE visit = {record.visit})"
+            f" FROM {self._name('Visits')} WHERE visit BETWEEN {record.visit - 1} AND {record.visit}"
+        )
         async with self._session() as session:
+            ((is_done, follows, marked),) = await session.fetch(counts)
+            if not is_done:
+                see_nothing_lost(record.visit, not record.visit or bool(follows), marked, steps)
             await session.run(";".join(statements))
 
-    async def expire(self, before_ns: int) -> None:
+    async def expire(self, before_ns: int) -> bool:
         """Drop the partitions of periods that end before a time."""
         if not self._partitioned or not self._periods.new_end(before_ns):
-            return
+            return True
         async with self._long_session() as session, self._alone(session):
-            await self._periods.drop(session, before_ns)
-            await self._compaction.forget(session, before_ns)
+            dropped = await self._periods.drop(session, before_ns)
+            if dropped:
+                await self._compaction.forget(session, before_ns)
+        return dropped
+
+    async def prepare(self, time_ns: int) -> bool:
+        """Make the partitions of the periods that follow."""
+        missing = self._periods.missing(time_ns, ahead=True) if self._partitioned else []
+        if not missing:
+            return True
+        async with self._session() as session, self._alone(session):
+            return await self._periods.make(session, missing) is None
 
     async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
         """Tables and periods that can be compacted."""
@@ -296,17 +325,11 @@ class MysqlVisitStore(SessionVisitStore[Session]):
         yield
         await release(session.connection, name)
 
-    @asynccontextmanager
-    async def _session(self) -> AsyncIterator[Session]:
-        async with self._connection.session(None) as session:
-            session.timeout_s = self._timeout_s
-            yield session
+    def _session(self) -> AbstractAsyncContextManager[Session]:
+        return self._connection.session(self._connection.limits.session_s)
 
-    @asynccontextmanager
-    async def _long_session(self) -> AsyncIterator[Session]:
-        async with self._session() as session:
-            session.timeout_s = LONGER * self._timeout_s
-            yield session
+    def _long_session(self) -> AbstractAsyncContextManager[Session]:
+        return self._connection.session(None)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -315,7 +338,8 @@ class MysqlVisitStore(SessionVisitStore[Session]):
             yield
 
     async def _open_session(self) -> Session:
-        return await open_session(self._address, timeout_s=self._timeout_s, bulk=self._bulk, give_up_s=self._give_up_s)
+        answer_s = self._connection.limits.answer_s
+        return await open_session(self._address, timeout_s=answer_s, bulk=self._bulk, give_up_s=self._give_up_s)
 
 
 def _marks_of(found: Iterable[tuple[Any, ...]]) -> frozenset[tuple[int, Step]]:

@@ -103,12 +103,10 @@ def partition_name(period: int) -> str:
     return f"p{period}" if period >= 0 else f"m{-period}"
 
 
-def add_period(schema: str, table: str, period: int) -> str:
-    """Make the partition of a period."""
-    return (
-        f"ALTER TABLE {quoted(schema, table)}"
-        f" ADD PARTITION (PARTITION {quoted(partition_name(period))} VALUES IN ({period}))"
-    )
+def add_periods(schema: str, table: str, periods: list[int]) -> str:
+    """Make the partitions of periods."""
+    added = ", ".join(f"PARTITION {quoted(partition_name(period))} VALUES IN ({period})" for period in periods)
+    return f"ALTER TABLE {quoted(schema, table)} ADD PARTITION ({added})"
 
 
 def drop_periods(schema: str, table: str, periods: list[int]) -> str:

@@ -13,12 +13,19 @@ from backends.postgresql.server.driver import DRIVER
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.postgresql.server.errors import login_refused, taken_too_long, translated
 from backends.sql.visits import VisitConnection
+from backends.visits.watch import Limits
 from schemas.batch import Durability
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 
 # What the operator set may be stronger than `on` (remote_apply), or survive the server's crash too (local).
 SYNCHRONOUS = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+
+# A number that a pooler gave is that of nobody, or of somebody else.
+INTERRUPT = """
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE pid = $1 AND state = 'active' AND usename = current_user AND application_name = 'triggerlog visits'
+"""
 
 
 class PostgresqlVisitConnection(VisitConnection[Connection]):
@@ -35,18 +42,26 @@ class PostgresqlVisitConnection(VisitConnection[Connection]):
     ) -> None:
         self._database = database
         self._read_only = read_only
-        self.timeout_s = read_only.give_up_s if read_only else database.command_timeout_s
+        limits = Limits(
+            answer_s=read_only.give_up_s if read_only else database.command_timeout_s,
+            statement_s=None if read_only else visits.statement_timeout_s,
+        )
         self._durability = visits.durability
         self._password = password
         self._server = EmbeddedPostgresql(state_dir) if database.dsn is None else None
-        self.target = target_of(database.dsn) if database.dsn else "embedded PostgreSQL"
         super().__init__(
-            DRIVER, schema=visits.schema_name, target=self.target, connect=self._make, guarded=self._translated
+            DRIVER,
+            schema=visits.schema_name,
+            target=target_of(database.dsn) if database.dsn else "embedded PostgreSQL",
+            connect=self._make,
+            guarded=self._translated,
+            limits=limits,
+            interrupt=interrupt,
         )
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        given_up = taken_too_long(self.target, self.timeout_s) if self._read_only else nullcontext()
+        given_up = taken_too_long(self.target, self.limits.answer_s) if self._read_only else nullcontext()
         with translated(self.target), login_refused(), given_up:
             yield
 
@@ -86,6 +101,19 @@ class PostgresqlVisitConnection(VisitConnection[Connection]):
             settings |= {
                 "application_name": "triggerlog visits reader",
                 "default_transaction_read_only": "on",
-                "statement_timeout": str(math.ceil(1000 * self._read_only.give_up_s)),
+                "statement_timeout": _milliseconds(self._read_only.give_up_s),
             }
+        else:
+            # What a role has by default would end a statement as if the server could not do it now. A wait for a lock
+            # is no slow statement.
+            settings |= {"statement_timeout": "0", "lock_timeout": _milliseconds(self._database.command_timeout_s)}
         return settings
+
+
+async def interrupt(fresh: Connection, late: Connection) -> bool:
+    """End a session of ours over another one; False where it was not at work."""
+    return bool(await fresh.fetchval(INTERRUPT, late.get_server_pid()))
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(math.ceil(1000 * seconds))

@@ -26,7 +26,7 @@ from backends.postgresql.visits.partitions import (
     packs_name,
     quoted_packs,
 )
-from backends.postgresql.visits.schema import has_table
+from backends.postgresql.visits.schema import DURABLE, has_table
 from backends.postgresql.visits.tables import copy_in
 from backends.postgresql.visits.views import create_views
 from backends.visits.compaction import Part
@@ -88,6 +88,10 @@ class PackTables:
         """The notes of what is compacted."""
         return {NOTES: self._compaction.create()}
 
+    def forget(self) -> None:
+        """Look again which partitions there are."""
+        self._made.clear()
+
     async def begin(self, connection: Connection, time_ns: int) -> None:
         """Make the partitions of a period."""
         period = time_ns // self._period_ns
@@ -95,7 +99,7 @@ class PackTables:
             return
         if not await self._is_there(connection, period):
             async with connection.transaction():
-                await connection.execute(lock_schema(self._schema))
+                await connection.execute(f"{DURABLE}; {lock_schema(self._schema)}")
                 if not await self._is_there(connection, period):
                     await connection.execute(";".join(self._create_partitions(period)))
         self._made.add(period)
@@ -147,14 +151,16 @@ class PackTables:
             seconds[SECONDS[name]] = time.perf_counter() - began
         return seconds
 
-    async def expire(self, connection: Connection, before_ns: int) -> None:
-        """Drop the partitions of periods that end before a time."""
+    async def expire(self, connection: Connection, before_ns: int) -> bool:
+        """Drop the partitions of periods that end before a time; False at the first that somebody reads."""
         for table in self._tables:
             for partition in await connection.fetch(PARTITIONS, self._packs(table)):
-                if (partition["period"] + 1) * self._period_ns <= before_ns:
-                    await self._drop(connection, table, partition)
+                is_over = (partition["period"] + 1) * self._period_ns <= before_ns
+                if is_over and not await self._drop(connection, table, partition):
+                    return False
+        return True
 
-    async def _drop(self, connection: Connection, table: str, partition: asyncpg.Record) -> None:
+    async def _drop(self, connection: Connection, table: str, partition: asyncpg.Record) -> bool:
         name, period = partition
         try:
             async with connection.transaction():
@@ -164,6 +170,8 @@ class PackTables:
                 )
         except asyncpg.LockNotAvailableError:
             log.info("partition %s is being read, and is dropped another time", name)
+            return False
+        return True
 
     async def uncompacted(self, connection: Connection, before_ns: int) -> Sequence[tuple[str, int]]:
         """Tables and periods that ended before a time and can be compacted."""

@@ -121,8 +121,12 @@ class RowTables:
             payload = encode(rows, table)
             await copy_in(connection, table.name, payload, schema=self._schema, columns=table.dtype.names or ())
 
-    async def expire(self, connection: Connection, before_ns: int) -> None:
+    def forget(self) -> None:
+        """Nothing is remembered."""
+
+    async def expire(self, connection: Connection, before_ns: int) -> bool:
         """Nothing is dropped, as in the paper."""
+        return True
 
     async def uncompacted(self, connection: Connection, before_ns: int) -> Sequence[tuple[str, int]]:
         """None: there are no packs."""

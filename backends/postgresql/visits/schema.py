@@ -12,6 +12,9 @@ VISITS = "Visits"
 STEPS = "VisitSteps"
 SETTINGS = "VisitSettings"
 
+DURABLE = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+"""In a transaction that makes tables or partitions: workers write into them, and a crash must not take them back."""
+
 HAS_TABLE = """
     SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
                    WHERE s.nspname = $1 AND c.relname = $2)
@@ -28,7 +31,7 @@ async def create_or_check(connection: Connection, visits: VisitsConfig, tables: 
     check_version(connection.get_server_version(), target)
     schema, statements, added = visits.schema_name, tables.create(), tables.added()
     async with connection.transaction():
-        await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {lock_schema(schema)}")
+        await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {DURABLE}; {lock_schema(schema)}")
         if await has_table(connection, schema, SETTINGS):
             stored = await connection.fetchval(f"SELECT settings FROM {quoted(schema, SETTINGS)}")
             check_settings(stored, visits)

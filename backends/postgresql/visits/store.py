@@ -12,7 +12,7 @@ from backends.postgresql.protocol.sql import quoted
 from backends.postgresql.visits.connection import PostgresqlVisitConnection
 from backends.postgresql.visits.schema import STEPS, VISITS, create_or_check
 from backends.postgresql.visits.tables import VisitTables
-from backends.visits.base import VisitDone
+from backends.visits.base import VisitDone, VisitsLost, see_nothing_lost
 from backends.visits.store import SessionVisitStore
 from schemas.api.visits import TableSize
 from schemas.config.visits import VisitsConfig
@@ -32,12 +32,13 @@ class PostgresqlVisitStore(SessionVisitStore[Connection]):
     def __init__(self, connection: PostgresqlVisitConnection, visits: VisitsConfig, tables: VisitTables) -> None:
         super().__init__(visits, tables)
         self._connection = connection
+        connection.renewed = tables.forget
         schema = visits.schema_name
         self._schema = quoted(schema)
         self._done, self._marks = quoted(schema, VISITS), quoted(schema, STEPS)
 
     def _session(self) -> AbstractAsyncContextManager[Connection]:
-        return self._connection.session(self._connection.timeout_s)
+        return self._connection.session(self._connection.limits.session_s)
 
     @asynccontextmanager
     async def _long_session(self) -> AsyncIterator[Connection]:
@@ -56,7 +57,7 @@ class PostgresqlVisitStore(SessionVisitStore[Connection]):
 
     async def hold(self) -> None:
         """Keep every other store from holding the schema."""
-        await self._connection.hold(self._connection.timeout_s)
+        await self._connection.hold()
 
     async def release(self) -> None:
         """Hold it no longer."""
@@ -95,12 +96,15 @@ class PostgresqlVisitStore(SessionVisitStore[Connection]):
             # At one moment: the end of a visit takes its marks away, and could be committed between two questions.
             found = await connection.fetch(
                 f"SELECT tile, step FROM {self._marks} WHERE visit = $1"
-                f" UNION ALL SELECT NULL, NULL FROM {self._done} WHERE visit = $1",
+                f" UNION ALL SELECT (visit - $1)::int4, NULL FROM {self._done} WHERE visit BETWEEN $1 - 1 AND $1",
                 visit,
             )
-        if any(mark["step"] is None for mark in found):
+        done = {mark["tile"] for mark in found if mark["step"] is None}
+        if 0 in done:
             raise VisitDone(visit)
-        return frozenset((mark["tile"], Step(mark["step"])) for mark in found)
+        if visit and -1 not in done:
+            raise VisitsLost(visit - 1)
+        return frozenset((mark["tile"], Step(mark["step"])) for mark in found if mark["step"] is not None)
 
     async def write(self, write: TileWrite) -> Seconds:
         """Commit a tile's steps with their marks; a step whose mark is there is there, and is not written again."""
@@ -122,9 +126,19 @@ class PostgresqlVisitStore(SessionVisitStore[Connection]):
         )
         return [Step(row["step"]) for row in marked]
 
-    async def finish(self, record: VisitRecord) -> None:
+    async def finish(self, record: VisitRecord, steps: int | None = None) -> None:
         """Mark a visit as done, and forget the marks of its steps."""
         async with self._session() as connection, connection.transaction():
+            found = await connection.fetchrow(
+                f"SELECT EXISTS (SELECT FROM {self._done} WHERE visit = $1),"
+                f" $1 = 0 OR EXISTS (SELECT FROM {self._done} WHERE visit = $1 - 1),"
+                f" (SELECT count(*) FROM {self._marks} WHERE visit = $1)",
+                record.visit,
+            )
+            assert found is not None
+            is_done, follows, marked = found
+            if not is_done:
+                see_nothing_lost(record.visit, follows, marked, steps)
             await connection.execute(
                 f"INSERT INTO {self._done} (visit, time_ns, ra, decl, last_object_id, last_source_id)"
                 " VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
@@ -133,10 +147,10 @@ class PostgresqlVisitStore(SessionVisitStore[Connection]):
             )
             await connection.execute(f"DELETE FROM {self._marks} WHERE visit = $1", record.visit)
 
-    async def expire(self, before_ns: int) -> None:
+    async def expire(self, before_ns: int) -> bool:
         """Drop the partitions of periods that end before a time, where there are any."""
         async with self._session() as connection:
-            await self._tables.expire(connection, before_ns)
+            return await self._tables.expire(connection, before_ns)
 
     async def uncompacted(self, before_ns: int) -> Sequence[tuple[str, int]]:
         """Tables and periods that ended before a time and can be compacted."""

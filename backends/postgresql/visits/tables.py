@@ -27,14 +27,17 @@ class VisitTables(ReadTables[Connection], Protocol):
     def added(self) -> Mapping[str, str]:
         """Statements by the table that each makes, also in a schema that was there before there was such a table."""
 
+    def forget(self) -> None:
+        """Look again what is there: the connection is another one, and the server may have crashed."""
+
     async def begin(self, connection: Connection, time_ns: int) -> None:
         """Make what a visit at a time needs; harmless when it is there, and beside others who do the same."""
 
     async def store(self, connection: Connection, step: Step, write: TileWrite) -> Mapping[str, float]:
         """Write a step in the transaction that is open; seconds by names of `schemas.api.visits.TIMES`."""
 
-    async def expire(self, connection: Connection, before_ns: int) -> None:
-        """Drop what is older, where that is done."""
+    async def expire(self, connection: Connection, before_ns: int) -> bool:
+        """Drop what is older, where that is done; False where some of it is left, since it is being read."""
 
     async def uncompacted(self, connection: Connection, before_ns: int) -> Sequence[tuple[str, int]]:
         """Tables and periods that can be compacted, where that is done."""

@@ -96,7 +96,7 @@ async def main() -> None:
         dsn = server.start()
         try:
             connection = await connect(address_of(dsn), program="layouts", timeout_s=TIMEOUT_S)
-            session = Session(connection, TIMEOUT_S)
+            session = Session(connection)
             await session.run("CREATE DATABASE m; SET SESSION eq_range_index_dive_limit = 1")
             for nbytes, visits in SIZES:
                 for layout in LAYOUTS:

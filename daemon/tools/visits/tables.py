@@ -1,5 +1,7 @@
 """Runs of visits as lines and tables of a terminal."""
 
+import datetime
+
 import numpy as np
 from rich import box
 from rich.console import Console
@@ -123,10 +125,26 @@ def _rows(run: VisitsRun) -> Table:
     return table
 
 
+LONG_S = 2.0
+"""A visit that is under way for so long is shown as such."""
+
+
+def moment(time_ns: int) -> str:
+    """A moment by the clock in UTC, with its day."""
+    return datetime.datetime.fromtimestamp(time_ns / 1e9, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
 def state_words(status: VisitsStatus) -> str:
     """What it does."""
-    is_running = status.state is RunState.RUNNING and status.phase is not VisitsPhase.VISITING
-    return status.phase if is_running else status.state
+    if status.state is not RunState.RUNNING:
+        return status.state
+    if status.waits_until_ns is not None:
+        return f"waiting until {moment(status.waits_until_ns)} UTC"
+    if status.phase is not VisitsPhase.VISITING:
+        return status.phase
+    # Most visits are over before anybody has read this.
+    is_long = status.visiting_s is not None and status.visiting_s >= LONG_S
+    return f"visit {status.done:,} for {seconds(status.visiting_s or 0.0)} so far" if is_long else status.state
 
 
 def status_lines(status: VisitsStatus) -> list[tuple[str, str]]:
@@ -136,6 +154,10 @@ def status_lines(status: VisitsStatus) -> list[tuple[str, str]]:
         ("state", state_words(status) if status.problem is None else f"{state_words(status)}: {status.problem}"),
         ("done", f"{status.done:,} of {status.visits:,} visits, {status.here:,} in this run"),
     ]
+    if status.lost:
+        lines.append(
+            ("lost", f"{status.lost:,} visits by the server, which had acknowledged them; they are done again")
+        )
     if status.last is not None:
         lines.append(("last", f"visit {status.last.visit:,}: {visit_words(status.last)}"))
     if status.mean_s is not None:

@@ -110,6 +110,17 @@ class RunWriter:
         if len(tiles) > 1:
             self._tiles.add(*tiles)
 
+    def cut(self, visit: int) -> None:
+        """Take out the rows of visits from one on: the database has lost them, and they come again.
+
+        What was compacted stays: a compaction that was done is not lost.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self._visits.cut(visit)
+        self._tiles.cut(visit)
+
     def add_compaction(self, compaction: Compaction) -> None:
         """Write a compaction: with the kernel when this returns.
 

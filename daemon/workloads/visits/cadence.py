@@ -20,6 +20,11 @@ def time_of(survey: Survey, visit: int) -> int:
     return dusk_ns(survey) + night * DAY_NS + number * survey.visit_interval_ns
 
 
+def gap_ns(survey: Survey, visit: int) -> int:
+    """From a visit to the next one, in ns: the interval, or after a night's last visit until the next dusk."""
+    return time_of(survey, visit + 1) - time_of(survey, visit)
+
+
 def visits_in(survey: Survey, stretch_ns: int) -> int:
     """How many visits there are in a span of time that begins with a dusk; 0 in one that is not positive."""
     nights, rest = divmod(max(stretch_ns, 0), DAY_NS)

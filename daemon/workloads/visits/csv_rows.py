@@ -2,10 +2,11 @@
 
 import csv
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import BaseModel
 
@@ -46,10 +47,22 @@ class CsvRows:
         file.writelines(_line(row, self._names) for row in rows)
         file.flush()
 
+    def cut(self, least: int) -> None:
+        """Take out the rows whose first column, which ascends, is `least` or more.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.close()
+        if self._path.exists():
+            with self._path.open("rb+") as file:
+                file.truncate(_place(file, least))
+
     def close(self) -> None:
-        """Give the file back."""
+        """Give the file back; it can be opened again."""
         if self._file is not None:
             self._file.close()
+            self._file = None
 
 
 def rows_in(path: Path, model: type[BaseModel]) -> Iterator[dict[str, Any]]:
@@ -81,6 +94,26 @@ def count_in(path: Path) -> int:
             return max(0, sum(chunk.count(b"\n") for chunk in chunks) - 1)
     except FileNotFoundError:
         return 0
+
+
+def _place(file: BinaryIO, least: int) -> int:
+    """Where the first row begins whose first column is `least` or more, or a last line that was cut short."""
+
+    def line_at(offset: int) -> tuple[int, bytes]:
+        """The first line that begins there or after it, and where."""
+        file.seek(offset - 1)
+        file.readline()
+        return file.tell(), file.readline()
+
+    def is_after(offset: int) -> bool:
+        _, line = line_at(offset)
+        return not line.endswith(b"\n") or int(line.split(b",", 1)[0]) >= least
+
+    file.seek(0)
+    header = len(file.readline())
+    # Some tens of lines are read, of however many there are.
+    offsets = range(header, file.seek(0, os.SEEK_END))
+    return line_at(header + bisect_left(offsets, True, key=is_after))[0] if header else 0
 
 
 def _line(row: BaseModel, names: tuple[str, ...]) -> str:

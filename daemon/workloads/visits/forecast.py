@@ -42,7 +42,8 @@ def visits_words(settings: VisitsConfig) -> str:
     """What `[visits]` means, in one line."""
     rows, size = forecast(settings, settings.visits)
     when = "with the daemon" if settings.start else "on request"
-    each = f"one each {settings.survey.visit_interval_s:g} s" if settings.cadence == "real" else "as fast as possible"
+    by_night = f"one each {settings.survey.visit_interval_s:g} s by night"
+    each = by_night if settings.cadence == "real" else "as fast as possible"
     return (
         f"{settings.visits:,} {when}, {each}, {settings.index_mode}, schema {settings.schema_name}:"
         f" about {rows:,.0f} rows, {size / GIB:,.3g} GiB"

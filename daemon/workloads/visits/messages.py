@@ -33,11 +33,23 @@ class Begun(Message):
     done: int
 
 
+class Visiting(Message):
+    """A visit is under way; after a failure the same one again."""
+
+    visit: int
+
+
 class Visited(Message):
     """A visit is done. Tiles that an earlier try had committed wholly are not among `tiles`."""
 
     visit: VisitMeasure
     tiles: tuple[TileMeasure, ...]
+
+
+class Lost(Message):
+    """The server has lost visits that it had acknowledged: so many are done, and those after them are done again."""
+
+    done: int
 
 
 class Waiting(Message):
@@ -71,7 +83,7 @@ class Troubled(Message):
     problem: str
 
 
-MESSAGES = (Begun, Visited, Waiting, Compacting, CompactionDone, Sizes, Troubled)
+MESSAGES = (Begun, Visiting, Visited, Lost, Waiting, Compacting, CompactionDone, Sizes, Troubled)
 
 
 def spec_of(

@@ -11,6 +11,7 @@ from daemon.workloads.visits.messages import Spec
 from daemon.workloads.visits.visit_loop import VisitLoop
 from daemon.workloads.visits.worker import store_of, work
 from daemon.workloads.visits.workers import NoWorkers, crew_of
+from schemas.config.visits import Connections
 
 
 def main() -> None:
@@ -27,7 +28,9 @@ async def _visits(spec: Spec, parent: Parent[Message]) -> None:
         give_way()
     try:
         store = store_of(spec)
-        crew = crew_of(spec, store)
+        # The store of the run holds the schema by its connection.
+        tiles = store_of(spec) if spec.visits.connections is Connections.PER_VISIT else store
+        crew = crew_of(spec, tiles)
         try:
             # A visit that the parent did not take before both are killed is in the database alone, and in none of the
             # files: so the next one begins when all but the last message was taken.
@@ -35,6 +38,7 @@ async def _visits(spec: Spec, parent: Parent[Message]) -> None:
             await VisitLoop(spec, store, crew, parent.send, parent.stop, acknowledged=acknowledged).run()
         finally:
             await crew.close()
+            await tiles.close()
             await store.close()
     except (StoreError, NoWorkers) as error:
         raise Refused(str(error)) from None

@@ -12,9 +12,20 @@ import numpy as np
 from daemon.workloads.frame.messages import Message
 from daemon.workloads.frame.runner import Run
 from daemon.workloads.visits.archive import RunWriter, VisitsArchive
+from daemon.workloads.visits.cadence import gap_ns
 from daemon.workloads.visits.facts import expected
-from daemon.workloads.visits.messages import Begun, Compacting, CompactionDone, Sizes, Troubled, Visited, Waiting
-from daemon.workloads.visits.series import Series
+from daemon.workloads.visits.messages import (
+    Begun,
+    Compacting,
+    CompactionDone,
+    Lost,
+    Sizes,
+    Troubled,
+    Visited,
+    Visiting,
+    Waiting,
+)
+from daemon.workloads.visits.series import Series, measure_of
 from schemas.api.visits import Compaction, Line, TableSize, VisitMeasure, VisitsRun, VisitsStatus
 from schemas.config.visits import Cadence, VisitsConfig
 from schemas.states import RunState, VisitsPhase
@@ -69,16 +80,18 @@ class RunProgress(Run):
         self._target = target
         self._in_daemon = in_daemon
         self._writer: RunWriter | None = None
-        self._here = self._over = self._slow = 0
+        self._lost = 0
         self._last: VisitMeasure | None = None
         self._last_ns: int | None = None
         self._fit: Line | None = None
         self._fitted_s = -FIT_EVERY_S
         self._ready_s = time.monotonic()
+        self._begun_s: float | None = None
+        self._until_ns = 0
+        self._was_interrupted = False
         self._lately: deque[float] = deque(maxlen=LATELY)
         self._overheads: deque[float] = deque(maxlen=LATELY)
-        for seconds in self.series.column("visit_s").tolist():
-            self._count(seconds)
+        self._count_all()
 
     def begin(self) -> None:
         """Open its files, and write a record of a run that goes on: what a kill leaves behind.
@@ -116,15 +129,22 @@ class RunProgress(Run):
         """
         match message:
             case Begun():
+                await self._cut(message.done)
                 self.done = message.done
                 self._go_on(VisitsPhase.VISITING)
                 self._ready_s = time.monotonic()
             case Visited():
                 await self._visited(message)
+            case Lost():
+                await self._cut(message.done)
+                self.done = message.done
+            case Visiting():
+                self.phase, self._begun_s = VisitsPhase.VISITING, time.monotonic()
             case Waiting():
-                self.phase = VisitsPhase.WAITING
+                self._interrupt(VisitsPhase.WAITING)
+                self._until_ns = message.until_ns
             case Compacting():
-                self.phase = VisitsPhase.COMPACTING
+                self._interrupt(VisitsPhase.COMPACTING)
             case CompactionDone():
                 await self._compacted(message.compaction)
             case Sizes():
@@ -139,6 +159,10 @@ class RunProgress(Run):
         if self._writer is not None:
             await asyncio.to_thread(self._writer.add_compaction, compaction)
 
+    def _interrupt(self, phase: VisitsPhase) -> None:
+        """No visit is under way: what it does until the next one is no part of what visits take."""
+        self.phase, self._begun_s, self._was_interrupted = phase, None, True
+
     def _go_on(self, phase: VisitsPhase) -> None:
         self.phase, self.problem = phase, None
         if self.state is not RunState.STOPPING:
@@ -147,9 +171,9 @@ class RunProgress(Run):
     async def _visited(self, message: Visited) -> None:
         visit = message.visit
         now_s = time.monotonic()
-        if self.phase is VisitsPhase.VISITING and self.problem is None:  # what it waited for is no part of a visit
+        if not self._was_interrupted and self.problem is None:  # what it waited for is no part of a visit
             self._overheads.append(max(0.0, now_s - self._ready_s - visit.visit_s))
-        self._ready_s = now_s
+        self._ready_s, self._begun_s, self._was_interrupted = now_s, None, False
         self._go_on(VisitsPhase.VISITING)
         self.series.add(visit)
         self._count(visit.visit_s)
@@ -161,6 +185,25 @@ class RunProgress(Run):
             self._fitted_s = now_s
             rows = self.series.rows
             self._fit = await asyncio.to_thread(_line, rows["visit"], rows["visit_s"])
+
+    async def _cut(self, done: int) -> None:
+        """Take out what was measured of visits that are not among those that are done: they come again."""
+        measured = len(self.series)
+        self.series.cut(done)
+        if len(self.series) == measured:
+            return
+        self._lost += measured - len(self.series)
+        self._last = measure_of(self.series.rows[-1]) if len(self.series) else None
+        self._fit = None
+        self._count_all()
+        if self._writer is not None:
+            await asyncio.to_thread(self._writer.cut, done)
+
+    def _count_all(self) -> None:
+        self._here = self._over = self._slow = 0
+        self._lately.clear()
+        for seconds in self.series.column("visit_s").tolist():
+            self._count(seconds)
 
     def _count(self, seconds: float) -> None:
         self._here += 1
@@ -199,12 +242,15 @@ class RunProgress(Run):
             id=self.name,
             state=self.state,
             phase=self.phase,
+            visiting_s=None if self._begun_s is None else time.monotonic() - self._begun_s,
+            waits_until_ns=self._until_ns if self.phase is VisitsPhase.WAITING else None,
             problem=self.problem,
             index_mode=self.settings.index_mode,
             target=self._target,
             visits=self.settings.visits,
             done=self.done,
             here=self._here,
+            lost=self._lost,
             since_ns=self.began_ns,
             last=self._last,
             compactions=len(self.compactions),
@@ -278,7 +324,17 @@ def remaining_s(
     each_s = _seconds(visits, done, fit, mean_s) + overhead_s
     if settings.cadence is Cadence.REAL:
         each_s = np.maximum(each_s, settings.survey.visit_interval_s)
-    return float(each_s.mean() * left)
+    return float(each_s.mean() * left) + _pauses_s(settings, done)
+
+
+def _pauses_s(settings: VisitsConfig, done: int) -> float:
+    """What the pauses by day take on top of the interval, until the last visit."""
+    survey = settings.survey
+    if settings.cadence is not Cadence.REAL:
+        return 0.0
+    night = survey.visits_a_night
+    days = (settings.visits - 1) // night - done // night
+    return days * (gap_ns(survey, night - 1) / 1e9 - survey.visit_interval_s)
 
 
 def _seconds(visits: np.ndarray, done: int, fit: Line | None, mean_s: float) -> np.ndarray:

@@ -15,7 +15,7 @@ from daemon.workloads.frame.supervised import PAUSE_S, ProcessRefused, WorkloadP
 from daemon.workloads.visits.archive import FOLDER, VisitsArchive, VisitsInUse
 from daemon.workloads.visits.facts import facts_of
 from daemon.workloads.visits.files import RunFiles
-from daemon.workloads.visits.messages import Begun, Troubled, Visited, spec_of, visits_process
+from daemon.workloads.visits.messages import Begun, Lost, Troubled, Visited, spec_of, visits_process
 from daemon.workloads.visits.progress import RunProgress
 from daemon.workloads.visits.series import Series
 from daemon.workloads.visits.settings import with_changes
@@ -217,6 +217,11 @@ class VisitsRunner(Runner[RunProgress]):
         elif isinstance(message, Visited) and message.visit.visit_s > limit_s:
             text = f"visit {message.visit.visit:,} took {message.visit.visit_s:.3g} s, more than {limit_s:g} s"
             self._events.warning_seldom("slow visit", text)
+        elif isinstance(message, Lost):
+            text = (
+                f"the database has lost visits that it had acknowledged: they are done again from {message.done:,} on"
+            )
+            self._events.warning(text)
         elif isinstance(message, Troubled):
             self._events.warning_seldom("visits wait", f"visits wait: {message.problem}")
 

@@ -53,6 +53,12 @@ class Series:
         kept = np.concatenate([self.rows, rows])[-MOST:]
         self._rows, self._n = kept, len(kept)
 
+    def cut(self, visit: int) -> None:
+        """Forget visits from one on; they are in order."""
+        # A new array: whoever holds a view of the old one keeps what it saw.
+        self._n = int(np.searchsorted(self.rows["visit"], visit))
+        self._rows = self._rows.copy()
+
     def column(self, name: str) -> Array:
         """One field of all that is held."""
         return self.rows[name]

@@ -1,11 +1,14 @@
 """One tile of a visit, in the paper's order: select objects, associate, select history, store; each of them timed."""
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
 
-from backends.visits.base import VisitStore
+from backends.base import StoreError
+from backends.visits.base import StatementTooLong, VisitStore
 from backends.visits.rows import taken
 from daemon.workloads.visits.association import Associated, Detections, associate, known_in
 from daemon.workloads.visits.pixels import coarse, indexes, region_of
@@ -49,6 +52,23 @@ class Past:
         return tuple(step for step in Step if (tile, step) not in self.done)
 
 
+@contextmanager
+def step_of(visit: int, step: str, tile: int | None = None) -> Iterator[None]:
+    """Say which step of a visit took too long, also where the message has to pass through a pipe.
+
+    Raises:
+        StoreError: in place of StatementTooLong.
+    """
+    try:
+        yield
+    except StatementTooLong as error:
+        where = f"visit {visit}" if tile is None else f"tile {tile} of visit {visit}"
+        raise StoreError(
+            f"visits.statement_timeout_s: `{step}` of {where} took longer than {error.limit_s:g} s and was given up,"
+            " while the server answers; set it to more, or take an `index_mode` or a `history_days` that reads less"
+        ) from error
+
+
 class TileWork:
     """Does the tiles of a visit over one store."""
 
@@ -69,15 +89,18 @@ class TileWork:
         places = np.flatnonzero(tile.contains(exposure.xyz))
         region = region_of(tile.region, visits)
         asked = perf_counter()
-        latest = await self._store.objects(region)
+        with self._step("select objects", tile):
+            latest = await self._store.objects(region)
         select_object_s = perf_counter() - asked
         known = known_in(tile, latest, self._detected.last_object_id)
         associated = associate(self._detected, tile, places, known)
         history = self._history(known["diaObjectId"], region)
         asked = perf_counter()
-        sources_read = len(await self._store.sources(history)) if len(known) else 0
+        with self._step("select sources", tile):
+            sources_read = len(await self._store.sources(history)) if len(known) else 0
         between = perf_counter()
-        forced_read = len(await self._store.forced_sources(history)) if len(known) else 0
+        with self._step("select forced sources", tile):
+            forced_read = len(await self._store.forced_sources(history)) if len(known) else 0
         select_forced_s = perf_counter() - between
         stored = await self._store_all(tile, associated)
         return TileMeasure(
@@ -95,6 +118,9 @@ class TileWork:
             sources=len(places),
             forced=len(associated.forced),
         )
+
+    def _step(self, step: str, tile: Tile) -> AbstractContextManager[None]:
+        return step_of(self._detected.exposure.visit, step, tile.number)
 
     def _history(self, ids: Array, region: Region) -> History:
         return History(
@@ -114,7 +140,9 @@ class TileWork:
         together = self._visits.transactions is Transactions.ONE
         seconds: dict[str, float] = {}
         for part in [write] if together else [replace(write, steps=(step,)) for step in missing]:
-            for name, part_s in (await self._store.write(part)).items():
+            with self._step(f"store {', '.join(part.steps)}", tile):
+                written = await self._store.write(part)
+            for name, part_s in written.items():
                 seconds[name] = seconds.get(name, 0.0) + part_s
         return seconds
 

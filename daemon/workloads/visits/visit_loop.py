@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -16,19 +17,21 @@ from backends.ending import end_tasks
 from backends.visits.base import VisitDone, VisitStore
 from daemon.web.backoff import Backoff
 from daemon.workloads.frame.messages import Message
-from daemon.workloads.visits.cadence import time_of
+from daemon.workloads.visits.cadence import gap_ns, time_of
 from daemon.workloads.visits.messages import (
     Begun,
     Compacting,
     CompactionDone,
+    Lost,
     Sizes,
     Spec,
     Troubled,
     Visited,
+    Visiting,
     Waiting,
 )
 from daemon.workloads.visits.sky import Exposure, Sky
-from daemon.workloads.visits.tile import Past
+from daemon.workloads.visits.tile import Past, step_of
 from daemon.workloads.visits.tiles import tiles_of
 from daemon.workloads.visits.worker_messages import Draw
 from daemon.workloads.visits.workers import Crew, WorkerDied
@@ -36,7 +39,7 @@ from schemas.api.visits import COUNTS, TIMES, Compaction, TileMeasure, VisitMeas
 from schemas.config.visits import Cadence, VisitsConfig
 from schemas.visits.records import Compacted, VisitRecord
 from schemas.visits.survey import Survey
-from schemas.visits.tables import IndexMode
+from schemas.visits.tables import IndexMode, Step
 
 Answer = TypeVar("Answer")
 
@@ -45,6 +48,31 @@ PAUSE_MOST_S = 10.0
 """The pause before a visit is tried again doubles up to this."""
 SIZES_EVERY_S = 30.0
 SIZES_EVERY_VISITS = 50
+
+
+AGAIN_S = 60.0
+"""What readers stood in the way of is tried again after so long, between two visits."""
+
+
+class OncePerPeriod:
+    """Something that is done once in each period, and again after AGAIN_S where readers stood in the way."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Do it again, whatever was done."""
+        self._done: int | None = None
+        self._not_before_s = 0.0
+
+    async def do(self, period: int, part: Callable[[], Awaitable[bool]]) -> None:
+        """Do it, if it is time. part: gives whether nothing stood in the way."""
+        if period == self._done or perf_counter() < self._not_before_s:
+            return
+        if await part():
+            self._done = period
+        else:
+            self._not_before_s = perf_counter() + AGAIN_S
 
 
 class VisitLoop:
@@ -80,7 +108,8 @@ class VisitLoop:
         self._compacts = spec.visits.compact and spec.visits.index_mode is IndexMode.PARTITIONED
         self._sky = Sky(spec.visits.survey)
         self._last: VisitRecord | None = None
-        self._expired: int | None = None
+        self._expired = OncePerPeriod()
+        self._prepared = OncePerPeriod()
         self._troubled = False
         self._tried: int | None = None
         self._sized_s = perf_counter()
@@ -104,9 +133,11 @@ class VisitLoop:
         self._send(Begun(last=self._last, done=self._done))
         due_s = perf_counter()
         while self._done < self._spec.wanted and await self._until(due_s):
-            due_s = self._due_after(perf_counter())
+            began_s = perf_counter()
             if not await self._insist(self._visit):
                 return
+            due_s = self._due_after(began_s)
+            await self._insist(self._prepare)
             await self._insist(self._compact)
             await self._insist(self._send_sizes)
         await self._insist(self._sizes)
@@ -141,11 +172,13 @@ class VisitLoop:
         """Do the next visit."""
         await self._store.connect()
         if self._troubled:  # a server that crashed may have kept less than it acknowledged
-            self._last = await self._store.last_visit()
-            self._expired = None
+            self._go_back(await self._store.last_visit())
+            self._expired.forget()
+            self._prepared.forget()
         again = self._tried == self._done
         self._tried = self._done
         exposure, draw, dia_s = await self._draw(self._last)
+        self._send(Visiting(visit=exposure.visit))
         await self._expire(exposure.time_ns)
         try:
             past = await self._past(exposure)
@@ -159,11 +192,18 @@ class VisitLoop:
         measures = await self._crew.do(past, tiles)
         visit_s = perf_counter() - began
         record = _record_of(exposure, draw)
-        await self._store.finish(record)
+        with step_of(exposure.visit, "finish"):
+            await self._store.finish(record, sum(len(Step) for measure in measures if measure.objects))
         self._last = record
         self._troubled = False
         measure = measure_of(exposure, measures, visit_s=visit_s, dia_s=dia_s, resumed=again or bool(past.done))
         self._send(Visited(visit=measure, tiles=tuple(measures)))
+
+    def _go_back(self, last: VisitRecord | None) -> None:
+        """The server has this visit as its last one, which may be one before ours."""
+        done, self._last = self._done, last
+        if self._done < done:
+            self._send(Lost(done=self._done))
 
     async def _draw(self, last: VisitRecord | None) -> tuple[Exposure, Draw, float]:
         """The next exposure, prepared for the crew, and how long that took."""
@@ -183,18 +223,25 @@ class VisitLoop:
         if window_ns is None:
             return
         before_ns = time_ns - window_ns
-        if before_ns // period_ns != self._expired:
-            await self._store.expire(before_ns)
-            self._expired = before_ns // period_ns
+        with step_of(self._done, "drop what has left the window"):
+            await self._expired.do(before_ns // period_ns, partial(self._store.expire, before_ns))
 
     async def _past(self, exposure: Exposure) -> Past:
         window_ns = self._visits.window_ns
-        since = 0 if window_ns is None else await self._store.first_visit_since(exposure.time_ns - window_ns)
-        done = await self._store.begin(exposure.visit, exposure.time_ns)
+        with step_of(exposure.visit, "begin"):
+            since = 0 if window_ns is None else await self._store.first_visit_since(exposure.time_ns - window_ns)
+            done = await self._store.begin(exposure.visit, exposure.time_ns)
         since_visit = exposure.visit if since is None else since
         past = Past(since_visit=since_visit, since_ns=time_of(self._visits.survey, since_visit), done=done)
         _check_tiles(past, self._visits, exposure.visit)
         return past
+
+    async def _prepare(self) -> None:
+        """Between visits: have made ahead what those of the next periods need."""
+        if self._last is None:
+            return
+        time_ns = self._last.time_ns
+        await self._prepared.do(time_ns // self._visits.period_ns, partial(self._store.prepare, time_ns))
 
     async def _compact(self) -> None:
         """When a night is over: have periods that ended compacted; what is in somebody's way is, another night."""
@@ -230,8 +277,10 @@ class VisitLoop:
         return not await self._stopped_within(max(wait_s, 0.0))
 
     def _due_after(self, began_s: float) -> float:
-        """When the visit after one that began then is due: a late one moves all that follow."""
-        return began_s + (self._visits.survey.visit_interval_s if self._visits.cadence is Cadence.REAL else 0.0)
+        """When the visit after the last one, which began then, is due: a late one moves all that follow."""
+        if self._visits.cadence is not Cadence.REAL or self._last is None:
+            return began_s
+        return began_s + gap_ns(self._visits.survey, self._last.visit) / 1e9
 
     async def _stopped_within(self, patience_s: float) -> bool:
         if patience_s > 0:

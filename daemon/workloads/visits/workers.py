@@ -50,7 +50,10 @@ class Crew(Protocol):
 
 
 def crew_of(spec: Spec, store: VisitStore) -> Crew:
-    """The crew that is configured; `store` is of this process."""
+    """The crew that is configured; `store` is of this process, and that of its tiles.
+
+    Where each visit has a connection of its own, it is another one than that which holds the schema.
+    """
     if spec.visits.workers is Workers.ONE:
         return Alone(store, spec.visits)
     processes = spec.visits.processes if spec.visits.workers is Workers.PERSISTENT else 1
@@ -78,7 +81,7 @@ class Visit:
 
 
 class Alone:
-    """No other process: tile after tile in this one."""
+    """No other process: tile after tile in this one, over a store that is closed by who opened it."""
 
     def __init__(self, store: VisitStore, visits: VisitsConfig) -> None:
         self._store = store
@@ -87,13 +90,14 @@ class Alone:
 
     async def draw(self, draw: Draw, exposure: Exposure) -> None:
         """Fill in what was detected."""
+        if self._visits.connections is Connections.PER_VISIT:
+            await self._store.close()
         self._visit = Visit(self._visits, draw, exposure)
 
     async def do(self, past: Past, tiles: Sequence[int]) -> list[TileMeasure]:
         """Do tile after tile."""
         assert self._visit is not None
         if self._visits.connections is Connections.PER_VISIT:
-            await self._store.close()
             await self._store.connect()
         work = TileWork(self._store, self._visits, self._visit.detected, past)
         return [await work.do(self._visit.tiles[number]) for number in tiles]

@@ -181,6 +181,10 @@ def _over(fraction: float | None, limit_s: float) -> Tile:
 def _state_note(live: VisitsStatus) -> str:
     if live.problem:
         return live.problem
+    if live.waits_until_ns is not None:
+        return f"next visit {moment(live.waits_until_ns / 1e6)} UTC"
+    if live.visiting_s is not None and live.visiting_s > live.limit_s:
+        return f"visit {count(live.done)} for {number(live.visiting_s, 0)} s so far"
     if not live.compactions:
         return f"index mode {live.index_mode}"
     # As long as the tile is wide; how many tables of ended periods were written anew, and how long that took.

@@ -28,7 +28,7 @@ from schemas.visits.tables import (
     Step,
     Table,
 )
-from tests.support.visits import EVERYWHERE, by_id, filled, same, tile_write, time_of, visits_config
+from tests.support.visits import EVERYWHERE, by_id, filled, record_of, same, tile_write, time_of, visits_config
 
 DELETE_INSERT = {"index_mode": "last_object_table", "last_update": "delete_insert"}
 Database = AsyncDatabase[dict[str, object]]
@@ -111,6 +111,8 @@ async def test_last_versions_that_a_cut_had_deleted_are_put_back(
     for visit in (0, 1):
         await store.begin(visit, time_of(visit))
         await store.write(tile_write(visit, 0, (Step.OBJECTS,)))
+        if visit == 0:
+            await store.finish(record_of(visit))
     whole = by_id(await store.objects(EVERYWHERE))
     # As after a kill between the deletion and the insertion of visit 1: its mark is not there either.
     written = tile_write(1, 0).objects["diaObjectId"]

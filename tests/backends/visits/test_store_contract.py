@@ -5,13 +5,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import asyncpg
 import numpy as np
 import pytest
 
 from backends import open_visit_store
 from backends.base import SchemaMismatch
 from backends.memory.visits import MemoryVisitStore, Schema
-from backends.visits.base import VisitDone, VisitsLocked, VisitStore
+from backends.mysql.server.address import address_of, connect
+from backends.visits.base import VisitDone, VisitsLocked, VisitsLost, VisitStore
 from backends.visits.compaction import COMPACTED
 from backends.visits.rows import in_ranges
 from schemas.config import DatabaseConfig
@@ -191,6 +193,45 @@ async def test_a_visit_that_was_cut_short_is_completed(kind: str, make: Make) ->
         await again.begin(2, time_of(2))
     assert await again.last_visit() == record_of(2)
     await assert_as_model(again, model, kind)
+
+
+@pytest.mark.parametrize("kind", FEW)
+async def test_a_visit_does_not_follow_one_that_the_server_lost(kind: str, make: Make) -> None:
+    model, store = await model_of(kind, range(2)), await created(make())
+    await run_visits(store, range(1))
+    with pytest.raises(VisitsLost, match="of visit 1 or before it"):
+        await store.begin(2, time_of(2))
+    assert await store.begin(1, time_of(1)) == frozenset()
+    for tile in range(TILES):
+        await store.write(tile_write(1, tile))
+    with pytest.raises(VisitsLost, match="of visit 1 or before it"):
+        await store.finish(record_of(1), TILES * len(STEPS) + 1)
+    with pytest.raises(VisitsLost, match="of visit 2 or before it"):
+        await store.finish(record_of(2))
+    assert await store.last_visit() == record_of(0)
+    await store.finish(record_of(1), TILES * len(STEPS))
+    await store.finish(record_of(1), TILES * len(STEPS))
+    await assert_as_model(store, model, kind)
+
+
+@pytest.mark.parametrize("kind", COMPACTING)
+async def test_a_partition_that_the_server_lost_is_made_again(kind: str, make: Make, dsn: str, schema: str) -> None:
+    model, store = await model_of(kind, range(1)), await created(make(durability="async"))
+    await store.begin(0, time_of(0))
+    period = time_of(0) // config_of(kind).period_ns
+    if dsn.startswith("postgresql"):
+        connection = await asyncpg.connect(dsn)
+        for table in tables_in(config_of(kind)):
+            await connection.execute(f'DROP TABLE {schema}."{table}Packs${period}"')
+        await connection.close()
+    else:
+        session = await connect(address_of(dsn), program="test", timeout_s=30)
+        for table in tables_in(config_of(kind)):
+            await session.run(f"ALTER TABLE {schema}.{table}Packs DROP PARTITION p{period}")
+        session.terminate()
+    await store.close()  # as a server that crashed leaves it
+    await run_visits(store, range(1))
+    await assert_as_model(store, model, kind)
 
 
 @pytest.mark.parametrize("kind", COMPACTING)

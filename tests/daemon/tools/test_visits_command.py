@@ -111,7 +111,9 @@ def test_a_check_says_what_visits_mean_and_whether_the_disk_holds_them(tmp_path:
     groups = '[[groups]]\nname = "bpm"\ncount = 2\nchannels = [{ name = "x" }]\n'
     file.write_text(groups + '[visits]\nvisits = 48\nsurvey = { scale = 0.02 }\nindex_mode = "baseline"\n')
     fits = here("check-config", "--offline", str(file))
-    assert "visits     48 on request, one each 2250 s, baseline, schema triggerlog_visits: about" in fits.stdout
+    assert (
+        "visits     48 on request, one each 2250 s by night, baseline, schema triggerlog_visits: about" in fits.stdout
+    )
     assert "disk" not in fits.stderr
     file.write_text(groups + '[visits]\nvisits = 100_000_000\nsurvey = { interval_s = 0.2 }\nindex_mode = "baseline"\n')
     large = here("check-config", "--offline", str(file))

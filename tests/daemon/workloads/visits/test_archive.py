@@ -9,10 +9,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from daemon.tools.visits.parquet import write_parquet
+from daemon.tools.visits.tables import state_words
 from daemon.workloads.frame.archive import ID, RecordDamaged
 from daemon.workloads.visits.archive import RunWriter, VisitsArchive, VisitsInUse, read_csv, read_run
 from daemon.workloads.visits.curves import curves
-from daemon.workloads.visits.messages import Begun, Compacting, CompactionDone, Troubled, Visited, Waiting
+from daemon.workloads.visits.messages import (
+    Begun,
+    Compacting,
+    CompactionDone,
+    Lost,
+    Troubled,
+    Visited,
+    Visiting,
+    Waiting,
+)
 from daemon.workloads.visits.progress import RunProgress, remaining_s
 from daemon.workloads.visits.series import DTYPE, MOST, Series, measure_of
 from schemas.api.visits import COUNTS, Compaction, Line, TileMeasure, VisitMeasure
@@ -160,6 +170,53 @@ async def test_a_crash_leaves_a_csv_that_reads_and_that_goes_on(
     assert path.read_text().count("visit_s") == 1
 
 
+@pytest.mark.parametrize("visits", [0, 1, 2, 7, 300])
+async def test_rows_from_a_visit_on_are_taken_out_whatever_their_number(
+    visits: int, archive: VisitsArchive, runs: list[RunProgress]
+) -> None:
+    for first in sorted({0, 1, visits // 2, visits}):
+        run = await run_of(archive, runs, *(visited(visit, 0.5, tiles=3) for visit in range(visits)))
+        with archive.path(run.name, ".csv").open("a") as file:
+            file.write("3,10000000000")  # the power went
+        writing = RunWriter(archive, run.name)
+        writing.cut(first)
+        kept = min(first, visits)
+        assert archive.rows(run.name)["visit"].tolist() == list(range(kept))
+        for visit in (kept, kept + 1):
+            writing.add(measure(visit), [TileMeasure(visit=visit, tile=tile) for tile in range(3)])
+        writing.close()
+        assert archive.rows(run.name)["visit"].tolist() == list(range(kept + 2))
+        tiles = [line.split(",")[:2] for line in archive.path(run.name, ".tiles.csv").read_text().splitlines()[1:]]
+        assert tiles == [[str(visit), str(tile)] for visit in range(kept + 2) for tile in range(3)]
+        archive.remove(run.name)
+
+
+async def test_a_visit_that_the_server_lost_has_one_row_and_counts_once(
+    archive: VisitsArchive, runs: list[RunProgress]
+) -> None:
+    run = await run_of(archive, runs, visited(0, 1.0), visited(1, 9.0), visited(2, 9.0))
+    assert (run.status().here, run.status().slow, run.status().over_limit) == (3, 2, 2 / 3)
+    await run.take(Lost(done=1))
+    status = run.status()
+    assert (status.done, status.here, status.lost, status.slow, status.over_limit) == (1, 1, 2, 0, 0)
+    assert status.last == measure(0, 1.0)
+    assert status.mean_s == 1.0
+    for visit in (1, 2, 3):
+        await run.take(visited(visit, 0.25))
+    run.close()
+    rows = archive.rows(run.name)
+    assert rows["visit"].tolist() == run.series.column("visit").tolist() == [0, 1, 2, 3]
+    assert rows["visit_s"].tolist() == [1.0, 0.25, 0.25, 0.25]
+    # The daemon was killed together with the server: what is archived is more than what is there.
+    series = Series()
+    series.take(rows)
+    after = RunProgress(archive, run.name, SETTINGS, target="here", series=series)
+    runs.append(after)
+    after.begin()
+    await after.take(Begun(last=None, done=2))
+    assert (after.status().lost, archive.rows(run.name)["visit"].tolist()) == (2, [0, 1])
+
+
 def test_a_csv_of_something_else_is_told_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("a,b\n1,2\n")
@@ -192,6 +249,24 @@ def test_only_the_newest_runs_stay_and_only_one_process_runs_visits(
         archive.locked().__enter__()
 
 
+async def test_a_status_tells_what_is_under_way_and_until_when_it_waits(
+    archive: VisitsArchive, runs: list[RunProgress]
+) -> None:
+    run = await run_of(archive, runs, visited(0))
+    assert (run.status().visiting_s, run.status().waits_until_ns) == (None, None)
+    await run.take(Waiting(until_ns=1_600_000_000_000_000_000))
+    assert (run.status().phase, run.status().waits_until_ns) == ("waiting", 1_600_000_000_000_000_000)
+    assert state_words(run.status()) == "waiting until 2020-09-13 12:26:40 UTC"
+    await run.take(Visiting(visit=1))
+    status = run.status()
+    assert (status.phase, status.waits_until_ns) == ("visiting", None)
+    assert status.visiting_s is not None
+    assert 0 <= status.visiting_s < 60
+    assert state_words(status.model_copy(update={"visiting_s": 95.0})) == "visit 1 for 95 s so far"
+    await run.take(visited(1))
+    assert run.status().visiting_s is None
+
+
 async def test_a_status_tells_how_a_run_is(archive: VisitsArchive, runs: list[RunProgress]) -> None:
     run = begun(archive, runs)
     assert (run.status().state, run.status().remaining_s) == ("starting", None)
@@ -217,7 +292,9 @@ def test_the_time_left_takes_the_growth_into_account() -> None:
     assert remaining_s(SETTINGS, fit=None, done=100, mean_s=1.0, overhead_s=0.0) == 0
     assert remaining_s(SETTINGS, fit=None, done=0, mean_s=None, overhead_s=0.0) is None
     real = SETTINGS.model_copy(update={"cadence": Cadence.REAL})
-    assert remaining_s(real, fit=grows, **left) == pytest.approx(50 * 45 / 0.02)
+    # 16 visits a night: three days lie between visit 50 and visit 99.
+    by_day_s = 86_400 - 16 * 45 / 0.02
+    assert remaining_s(real, fit=grows, **left) == pytest.approx(50 * 45 / 0.02 + 3 * by_day_s)
 
 
 async def test_what_is_drawn_keeps_the_extremes(archive: VisitsArchive, runs: list[RunProgress]) -> None:

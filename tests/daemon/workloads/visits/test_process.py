@@ -10,9 +10,10 @@ import psutil
 import pytest
 
 from backends import open_visit_store
+from backends.visits.base import VisitsLocked
 from daemon.workloads.frame.messages import Message
 from daemon.workloads.frame.supervised import ProcessRefused
-from daemon.workloads.visits.messages import Begun, Sizes, Visited, Waiting, spec_of, visits_process
+from daemon.workloads.visits.messages import Begun, Sizes, Visited, Visiting, Waiting, spec_of, visits_process
 from schemas.api.visits import VisitMeasure
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
@@ -53,9 +54,10 @@ async def test_visits_go_on_where_other_workers_stopped_and_refuse_another_sky(
 
         # At the survey's own pace the next visit is hours away: told to stop, the process does not wait for it.
         staying = small(schema, workers="persistent", connections="per_visit", cadence="real", tiles=2)
-        begun, visited, waiting, *rest = await told(database, staying, tmp_path, Waiting)
+        begun, visiting, visited, waiting, *rest = await told(database, staying, tmp_path, Waiting)
         assert isinstance(begun, Begun)
         assert begun.done == len(measures)
+        assert isinstance(visiting, Visiting)
         assert isinstance(visited, Visited)
         assert isinstance(waiting, Waiting)
         assert [type(message) for message in rest] == [Sizes]
@@ -67,6 +69,29 @@ async def test_visits_go_on_where_other_workers_stopped_and_refuse_another_sky(
             await told(database, other, tmp_path, Visited)
         assert "\n" not in str(refused.value)
     finally:
+        await store.drop()
+        await store.close()
+
+
+async def test_no_other_run_takes_the_schema_while_each_visit_has_a_connection_of_its_own(
+    postgresql_dsn: str, schema: str, tmp_path: Path
+) -> None:
+    database = DatabaseConfig(dsn=postgresql_dsn)
+    visits = small(schema, visits=10_000, workers="one", connections="per_visit")
+    store, other = [open_visit_store(database, visits, state_dir=tmp_path) for _ in range(2)]
+    spec = spec_of(database, visits, state_dir=tmp_path)
+    try:
+        async with asyncio.timeout(100), aclosing(visits_process(spec, tmp_path / "log").messages()) as said:
+            first = await next_visit(said)
+            # It waits for its turn for seconds, and would have it as soon as the schema is let go.
+            waiting = asyncio.create_task(other.hold())
+            while not waiting.done():
+                last = await next_visit(said)
+            with pytest.raises(VisitsLocked):
+                await waiting
+            assert last.visit > first.visit + 3
+    finally:
+        await other.release()
         await store.drop()
         await store.close()
 

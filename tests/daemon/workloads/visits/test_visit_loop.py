@@ -1,5 +1,7 @@
 """Association and the loop over visits, on the store in memory: what is written, and that a cut changes nothing."""
 
+import asyncio
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -7,10 +9,15 @@ import pytest
 
 from backends.base import StoreError
 from backends.memory.visits import MemoryVisitStore, Schema
+from daemon.workloads.frame.messages import Message
+from daemon.workloads.visits.messages import Visited, Waiting
+from daemon.workloads.visits.visit_loop import VisitLoop
+from daemon.workloads.visits.workers import Alone
+from schemas.config.visits import Cadence
 from schemas.readings import Array
 from schemas.visits.records import Seconds, TileWrite, VisitRecord
 from schemas.visits.survey import DAY_NS, FIRST_NEW_ID
-from tests.support.visit_runs import assert_same, assert_whole, run_here, small, tables_in, undisturbed
+from tests.support.visit_runs import assert_same, assert_whole, run_here, small, spec_here, tables_in, undisturbed
 
 
 class Cut(StoreError):
@@ -86,6 +93,27 @@ async def test_a_visit_whose_end_is_committed_meanwhile_is_not_written_again() -
     (second,) = await run_here(LateStore(visits, schema), visits)
     assert second.visit == 1
     assert_same(await tables_in(MemoryVisitStore(visits, schema), visits), await undisturbed(visits))
+
+
+@pytest.mark.parametrize(("first", "waits_s"), [(0, 22_500), (1, 86_400 - 22_500), (2, 22_500)])
+async def test_the_real_cadence_has_the_surveys_interval_by_night_and_a_pause_by_day(first: int, waits_s: int) -> None:
+    visits, schema = small("cadence"), Schema()  # two visits a night
+    await run_here(MemoryVisitStore(visits, schema), visits, until=first)
+    real = visits.model_copy(update={"cadence": Cadence.REAL})
+    stop, said = asyncio.Event(), []
+
+    def send(message: Message) -> None:
+        said.append(message)
+        if isinstance(message, Waiting):
+            stop.set()
+
+    store = MemoryVisitStore(real, schema)
+    began_ns = time.time_ns()
+    # It begins at once, and told to stop it waits for no visit.
+    await asyncio.wait_for(VisitLoop(spec_here(real), store, Alone(store, real), send, stop).run(), 60)
+    assert [message.visit.visit for message in said if isinstance(message, Visited)] == [first]
+    (waiting,) = [message for message in said if isinstance(message, Waiting)]
+    assert 0 <= (waiting.until_ns - began_ns) / 1e9 - waits_s < 60
 
 
 @pytest.mark.parametrize("since_first", [False, True])
