@@ -61,6 +61,11 @@ class VisitMeasure(Model):
     store_forced_s: float
     commit_s: float
     dia_s: float = Field(description="mock image analysis before the visit, not part of it")
+    upkeep_s: float = Field(
+        default=0.0,
+        description="before and after the visit, not part of it: beginning and ending it in the database, making and "
+        "dropping partitions",
+    )
     slowest_tile_s: float
     objects_read: int
     sources_read: int

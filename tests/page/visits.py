@@ -50,6 +50,7 @@ def measures(visits: int) -> dict[str, Any]:
         "store_s": store,
         "visit_s": select + store,
         "dia_s": np.full(visits, 0.01),
+        "upkeep_s": np.full(visits, 0.005),
         "slowest_tile_s": select + store,
     }
     columns |= {name: np.full(visits, 200) for name in COUNTS}

@@ -55,9 +55,10 @@ def _against(comparison: Comparison) -> Markup:
         "The same survey, the same window of history, the same visits by turns. The paper’s best mode is that of its "
         "modes in this comparison that took the fewest seconds at the end. Ratios are ours by the paper’s best. All "
         "write the same objects, sources and forced sources; of DIAObjectLast ours writes the versions of objects that "
-        "were detected, about half as many rows: the other versions have nothing that a visit reads. Where "
-        "compaction is counted, its seconds are spread over the visits of the period that was compacted; a visit of a "
-        "period that was not yet has as many as one of the last period that was."
+        "were detected, about half as many rows: the other versions have nothing that a visit reads. Upkeep is "
+        "beginning and ending a visit in the database, making and dropping partitions, and compaction: where it is "
+        "counted, of both, the seconds of a period are spread over its visits; a visit of a period that was not "
+        "compacted yet has as many of compaction as one of the last period that was."
     )
     tiled = (_tiles(each) for each in found)
     return section("Ours against the paper’s best mode", *tiled, name="against", note=note)
@@ -78,9 +79,9 @@ def _tiles(found: Against) -> Markup:
     for heading, (shown_of, aim, why) in kinds.items():
         big, soft = shown_of(found.alone) or (UNKNOWN, why)
         soft += aim
-        also = shown_of(found.with_upkeep) if found.with_upkeep is not None else None
+        also = shown_of(found.with_upkeep)
         if also is not None:
-            soft += f". With compaction’s seconds spread over the visits: {also[0]} ({also[1]})"
+            soft += f". With the seconds of upkeep spread over the visits: {also[0]} ({also[1]})"
         tiled.append(tile(heading, big, soft))
     note = (
         f"Against {found.best}, whose slope with the window full is {_slope_words(found.best_full)}: "
@@ -198,8 +199,7 @@ def _table(runs: tuple[Measured, ...], best: Measured | None) -> Markup:
 
 
 def _with_upkeep(last: float, run: Measured) -> Markup:
-    compaction = f"{seconds(last + ends(upkeep(run))[1])} with compaction" if run.run.compactions else ""
-    return with_small(seconds(last), compaction)
+    return with_small(seconds(last), f"{seconds(last + ends(upkeep(run))[1])} with upkeep")
 
 
 def _series(run: Measured, part: str) -> Series:

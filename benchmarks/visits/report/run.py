@@ -50,9 +50,13 @@ def page(run: VisitsRun) -> str:
 
 
 def series(run: VisitsRun, column: str, until: int | None = None) -> Series:
-    """A column of a run's visits, with the line through it; through the visits before `until` if that is given."""
-    visits = np.array([visit.visit for visit in run.visits], np.int64)
-    values = np.array([getattr(visit, column) for visit in run.visits], np.float64)
+    """A column of a run's visits, with the line through it; through the visits before `until` if that is given.
+
+    Without those that were resumed: their seconds are those of the rest. Where all of them were, they are there.
+    """
+    whole = [visit for visit in run.visits if not visit.resumed] or run.visits
+    visits = np.array([visit.visit for visit in whole], np.int64)
+    values = np.array([getattr(visit, column) for visit in whole], np.float64)
     fitted = visits < until if until is not None else visits >= 0
     fit = line(visits[fitted], values[fitted])
     return Series(name=column.removesuffix("_s"), visits=visits, seconds=values, fit=fit, fitted_until=until)
@@ -64,7 +68,9 @@ def _found(run: VisitsRun) -> Markup:
     fraction = over(whole.seconds, run.settings.limit_s)
     found = [
         tile("A visit at the end", seconds(float(late)), "mean of the last tenth of the visits"),
-        tile(f"Over {run.settings.limit_s:g} s", f"{100 * fraction:.1f} %", f"of {counted(len(run.visits), 'visit')}"),
+        tile(
+            f"Over {run.settings.limit_s:g} s", f"{100 * fraction:.1f} %", f"of {counted(len(whole.seconds), 'visit')}"
+        ),
     ]
     if whole.fit is not None:
         around = f"{figure(whole.fit.slope_low)} to {figure(whole.fit.slope_high)}"
@@ -133,7 +139,7 @@ def _parts(run: VisitsRun) -> Markup:
         *figures("First tenth", "Last tenth", "Intercept", "Slope, s per 1,000 visits"),
     )
     count, rows = max(1, len(run.visits) // 10), []
-    for name in (*PANELS, *TIMES, "dia_s"):
+    for name in (*PANELS, *TIMES, "dia_s", "upkeep_s"):
         found = series(run, name)
         if found.seconds.any():
             early, late = found.seconds[:count].mean(), found.seconds[-count:].mean()
@@ -142,7 +148,7 @@ def _parts(run: VisitsRun) -> Markup:
             rows.append(("daemon" if name in PANELS else "", cells))
     note = (
         "Seconds of selects and stores are added up over the tiles. dia_s, the mock image analysis, is not part of a "
-        "visit."
+        "visit, nor is upkeep_s, beginning and ending it in the database with making and dropping partitions."
     )
     return section("What takes the time", card(table("Parts", columns, rows)), name="parts", note=note)
 

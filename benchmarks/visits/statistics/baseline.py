@@ -1,4 +1,4 @@
-"""Ours against the paper's best mode of the same run, by its visits alone, and with compaction's seconds. Pure."""
+"""Ours against the paper's best mode of the same run, by its visits alone, and with the seconds of upkeep. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -44,8 +44,8 @@ class Figures:
 class Against:
     """Ours against the paper's best mode of the same run on one backend.
 
-    alone: by the visits alone. with_upkeep: by the visits, each with its part of the seconds of compaction; None where
-    nothing was compacted. best_full: line through the best once the window is full; None when too few visits are left.
+    alone: by the visits alone. with_upkeep: by the visits of both, each with its part of the seconds of upkeep.
+    best_full: line through the best once the window is full; None when too few visits are left.
     best_flatness: what that says.
     """
 
@@ -53,7 +53,7 @@ class Against:
     best: str
     window_visits: int
     alone: Figures
-    with_upkeep: Figures | None
+    with_upkeep: Figures
     best_full: Line | None
     best_flatness: Flatness
 
@@ -82,9 +82,7 @@ def against(comparison: Comparison) -> list[Against]:
                 best=best.condition,
                 window_visits=filled,
                 alone=_figures(visits, mine, theirs, filled),
-                with_upkeep=_figures(visits, mine + upkeep(ours)[one], theirs, filled)
-                if ours.run.compactions
-                else None,
+                with_upkeep=_figures(visits, mine + upkeep(ours)[one], theirs + upkeep(best)[other], filled),
                 best_full=(best_full := line(visits[visits >= filled], theirs[visits >= filled])),
                 best_flatness=flatness(best_full, theirs[visits >= filled], filled),
             )
@@ -119,13 +117,16 @@ def flatness(fit: Line | None, seconds: Array, window: int) -> Flatness:
 
 
 def upkeep(run: Measured) -> Array:
-    """Each visit's part of the seconds of compaction: float64, shape (visits,).
+    """Each visit's part of the seconds of upkeep: float64, shape (visits,).
 
-    The seconds of a table's period are spread over the visits that wrote in it. See `spread` for periods that were not
-    compacted yet.
+    Making and dropping partitions comes at a period's edge, and compaction after its end: the seconds of a period are
+    spread over its visits. See `spread` for periods that were not compacted yet.
     """
     periods = np.array([visit.time_ns // run.run.settings.period_ns for visit in run.run.visits], np.int64)
-    tables: dict[str, dict[int, float]] = {}
+    beside: dict[int, float] = {}
+    for period, visit in zip(periods.tolist(), run.run.visits, strict=True):
+        beside[period] = beside.get(period, 0.0) + visit.upkeep_s
+    tables: dict[str, dict[int, float]] = {"": beside}
     for each in run.run.compactions:
         of_table = tables.setdefault(each.table, {})
         of_table[each.period] = of_table.get(each.period, 0.0) + each.compact_s

@@ -191,9 +191,16 @@ def values(run: Measured, column: str) -> Array:
     return np.array([getattr(visit, column) for visit in run.run.visits], np.float64)
 
 
+def _resumed(run: Measured) -> Array:
+    return np.array([visit.resumed for visit in run.run.visits], bool)
+
+
 def warm(of: Measured, to: Measured) -> tuple[Array, Array, Array]:
-    """Visits that both did and that began no turn, and where they are in each."""
-    numbers = [[visit.visit for visit in run.run.visits if visit.visit % of.chunk] for run in (of, to)]
+    """Visits that both did in one go and that began no turn, and where they are in each."""
+    # The seconds of one that was resumed are those of the rest.
+    numbers = [
+        [each.visit for each in run.run.visits if each.visit % of.chunk and not each.resumed] for run in (of, to)
+    ]
     visits, _, _ = paired(*numbers)
     one, other = (np.searchsorted([visit.visit for visit in run.run.visits], visits) for run in (of, to))
     return visits, one, other
@@ -236,6 +243,8 @@ def _history(comparison: Comparison) -> Iterator[Finding]:
         paper = "fastest DIASource, closely followed by DIAForcedSource (Oracle) [S]"
         visits = np.array([] if run is None else [visit.visit for visit in run.run.visits], np.int64)
         kept = visits % (1 if run is None else run.chunk) != 0
+        if run is not None:
+            kept &= ~_resumed(run)
         if run is None or np.count_nonzero(kept) < LEAST:
             yield Finding(claim=claim, paper=paper, verdict=Verdict.UNKNOWN, measured="not measured, or too few visits")
             continue
@@ -293,7 +302,7 @@ def _linear(comparison: Comparison) -> Iterator[Finding]:
             if run is None:
                 continue
             visits = np.array([visit.visit for visit in run.run.visits])
-            kept = visits % run.chunk != 0
+            kept = (visits % run.chunk != 0) & ~_resumed(run)
             fit = line(visits[kept], values(run, "visit_s")[kept])
             verdict, measured = _bent(visits[kept], values(run, "visit_s")[kept], fit)
             yield Finding(

@@ -28,19 +28,21 @@ def curves(run: VisitsRun, rows: Array, points: int) -> dict[str, Any]:
         points: visits that are listed, the extremes always among them.
 
     """
-    visits, seconds, limit_s = rows["visit"], rows["visit_s"], run.settings.limit_s
+    # The seconds of one that was resumed are those of the rest.
+    whole = rows[~rows["resumed"]]
+    visits, seconds, limit_s = whole["visit"], whole["visit_s"], run.settings.limit_s
     width = bin_visits(int(visits[-1]) + 1 if len(visits) else 1)
     found = boxes(visits, seconds, width)
-    fits = {name: line(visits, rows[name]) for name in FITTED}
+    fits = {name: line(visits, whole[name]) for name in FITTED}
     return {
         "id": run.id,
         "index_mode": run.settings.index_mode,
         "columns": {name: _rounded(values) for name, values in thinned(_columns(rows), points).items()},
         "fits": {name: None if fit is None else fit.model_dump() for name, fit in fits.items()},
-        "visits": len(visits),
+        "visits": len(rows),
         "boxes": [box.model_dump() for box in found],
         "bin": width,
-        "parts": {name: _means(visits, rows[name], found) for name in TIMES},
+        "parts": {name: _means(visits, whole[name], found) for name in TIMES},
         "over": [part.model_dump() for part in over_by_bin(visits, seconds, limit_s, width)],
         "sizes": {name: size.model_dump() for name, size in run.sizes.items()},
         "counts": run.counts,

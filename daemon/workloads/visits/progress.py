@@ -176,7 +176,8 @@ class RunProgress(Run):
         self._ready_s, self._begun_s, self._was_interrupted = now_s, None, False
         self._go_on(VisitsPhase.VISITING)
         self.series.add(visit)
-        self._count(visit.visit_s)
+        if not visit.resumed:  # its seconds are those of the rest
+            self._count(visit.visit_s)
         self._last, self._last_ns = visit, time.time_ns()
         self.done = max(self.done, visit.visit + 1)
         if self._writer is not None:
@@ -184,7 +185,7 @@ class RunProgress(Run):
         if now_s - self._fitted_s >= FIT_EVERY_S:
             self._fitted_s = now_s
             rows = self.series.rows
-            self._fit = await asyncio.to_thread(_line, rows["visit"], rows["visit_s"])
+            self._fit = await asyncio.to_thread(_line, rows[~rows["resumed"]])
 
     async def _cut(self, done: int) -> None:
         """Take out what was measured of visits that are not among those that are done: they come again."""
@@ -202,7 +203,8 @@ class RunProgress(Run):
     def _count_all(self) -> None:
         self._here = self._over = self._slow = 0
         self._lately.clear()
-        for seconds in self.series.column("visit_s").tolist():
+        whole = ~self.series.column("resumed")
+        for seconds in self.series.column("visit_s")[whole].tolist():
             self._count(seconds)
 
     def _count(self, seconds: float) -> None:
@@ -290,11 +292,11 @@ class RunProgress(Run):
         return expected(self.settings, self.done)
 
 
-def _line(visits: np.ndarray, seconds: np.ndarray) -> Line | None:
+def _line(rows: np.ndarray) -> Line | None:
     # Imported here: a logger that runs no visits does without it.
     from daemon.workloads.visits.figures import line  # noqa: PLC0415
 
-    return line(visits, seconds)
+    return line(rows["visit"], rows["visit_s"])
 
 
 LEAST = 30

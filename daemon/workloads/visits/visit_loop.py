@@ -7,7 +7,7 @@ of which tiles are committed, and only the others are written. So a visit is nev
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from time import perf_counter
 from typing import Any, TypeVar
@@ -112,6 +112,7 @@ class VisitLoop:
         self._prepared = OncePerPeriod()
         self._troubled = False
         self._tried: int | None = None
+        self._upkeep_s = 0.0  # for the visit that is next, or under way
         self._sized_s = perf_counter()
         self._since_sizes = 0
 
@@ -175,13 +176,15 @@ class VisitLoop:
             self._go_back(await self._store.last_visit())
             self._expired.forget()
             self._prepared.forget()
+            self._upkeep_s = 0.0
         again = self._tried == self._done
         self._tried = self._done
         exposure, draw, dia_s = await self._draw(self._last)
         self._send(Visiting(visit=exposure.visit))
-        await self._expire(exposure.time_ns)
         try:
-            past = await self._past(exposure)
+            with self._upkeep():
+                await self._expire(exposure.time_ns)
+                past = await self._past(exposure)
         except VisitDone:
             self._last = await self._store.last_visit()
             return
@@ -192,12 +195,29 @@ class VisitLoop:
         measures = await self._crew.do(past, tiles)
         visit_s = perf_counter() - began
         record = _record_of(exposure, draw)
-        with step_of(exposure.visit, "finish"):
+        with step_of(exposure.visit, "finish"), self._upkeep():
             await self._store.finish(record, sum(len(Step) for measure in measures if measure.objects))
         self._last = record
         self._troubled = False
-        measure = measure_of(exposure, measures, visit_s=visit_s, dia_s=dia_s, resumed=again or bool(past.done))
+        measure = measure_of(
+            exposure,
+            measures,
+            visit_s=visit_s,
+            dia_s=dia_s,
+            upkeep_s=self._upkeep_s,
+            resumed=again or bool(past.done),
+        )
+        self._upkeep_s = 0.0
         self._send(Visited(visit=measure, tiles=tuple(measures)))
+
+    @contextlib.contextmanager
+    def _upkeep(self) -> Iterator[None]:
+        """Time what a visit needs of the database beside itself."""
+        began = perf_counter()
+        try:
+            yield
+        finally:
+            self._upkeep_s += perf_counter() - began
 
     def _go_back(self, last: VisitRecord | None) -> None:
         """The server has this visit as its last one, which may be one before ours."""
@@ -241,7 +261,8 @@ class VisitLoop:
         if self._last is None:
             return
         time_ns = self._last.time_ns
-        await self._prepared.do(time_ns // self._visits.period_ns, partial(self._store.prepare, time_ns))
+        with self._upkeep():
+            await self._prepared.do(time_ns // self._visits.period_ns, partial(self._store.prepare, time_ns))
 
     async def _compact(self) -> None:
         """When a night is over: have periods that ended compacted; what is in somebody's way is, another night."""
@@ -340,7 +361,7 @@ def _record_of(exposure: Exposure, draw: Draw) -> VisitRecord:
 
 
 def measure_of(
-    exposure: Exposure, tiles: Iterable[TileMeasure], *, visit_s: float, dia_s: float, resumed: bool
+    exposure: Exposure, tiles: Iterable[TileMeasure], *, visit_s: float, dia_s: float, upkeep_s: float, resumed: bool
 ) -> VisitMeasure:
     """Sum up the tiles of a visit."""
     measures = list(tiles)
@@ -356,6 +377,7 @@ def measure_of(
         store_s=sum(taken for name, taken in seconds.items() if not name.startswith("select_")),
         **seconds,
         dia_s=dia_s,
+        upkeep_s=upkeep_s,
         slowest_tile_s=max((tile.tile_s for tile in measures), default=0.0),
         **{name: sum(getattr(tile, name) for tile in measures) for name in COUNTS},
         resumed=resumed,

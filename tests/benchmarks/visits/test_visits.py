@@ -26,9 +26,10 @@ from benchmarks.visits.measuring.plan import (
     planned,
 )
 from benchmarks.visits.record import Comparison
-from benchmarks.visits.statistics.baseline import FLAT, Flatness, against, flatness
+from benchmarks.visits.report.run import series
+from benchmarks.visits.statistics.baseline import FLAT, Flatness, against, flatness, upkeep
 from benchmarks.visits.statistics.estimate import bend, mean, ratio, slope_ratio, spread
-from benchmarks.visits.statistics.findings import PAIRS, Verdict, findings
+from benchmarks.visits.statistics.findings import PAIRS, Verdict, findings, warm
 from daemon.workloads.visits.cadence import time_of
 from daemon.workloads.visits.figures import line
 from schemas.api.visits import Compaction, Line
@@ -171,7 +172,7 @@ def test_findings_follow_from_what_was_measured() -> None:
         assert found.alone.filling.low < 0.2 < found.alone.filling.high
         assert found.alone.full is not None
         assert found.alone.full.slope_low < 0 < found.alone.full.slope_high
-        assert found.with_upkeep is None
+        assert found.with_upkeep == found.alone
 
 
 def test_compaction_is_counted_beside_the_visits_alone_though_the_last_period_is_still_to_be_compacted() -> None:
@@ -179,13 +180,46 @@ def test_compaction_is_counted_beside_the_visits_alone_though_the_last_period_is
     for without, found in zip(cheap, expensive, strict=True):
         assert found.alone == without.alone
         assert found.alone.at_end is not None
-        assert found.with_upkeep is not None
         assert found.with_upkeep.at_end is not None
         # Ours alone takes 0.09 s at the end.
         assert found.with_upkeep.at_end.value == pytest.approx(found.alone.at_end.value * 0.19 / 0.09, rel=0.02)
         assert found.alone.full is not None
         assert found.with_upkeep.full is not None
         assert found.with_upkeep.full.intercept == pytest.approx(found.alone.full.intercept + 0.1, rel=0.01)
+
+
+def test_making_and_dropping_partitions_counts_for_who_does_it_spread_over_the_visits_of_a_period() -> None:
+    comparison = made_comparison(seconds, groups=(MAIN,))
+    measured = []
+    for run in comparison.measured:
+        periods = [visit.time_ns // run.run.settings.period_ns for visit in run.run.visits]
+        first = [periods[k] != periods[k - 1] for k in range(len(periods))]
+        changes = [{"upkeep_s": 3.5 * (run.condition == OURS and begins)} for begins in first]
+        visits = [visit.model_copy(update=each) for visit, each in zip(run.run.visits, changes, strict=True)]
+        measured.append(run.model_copy(update={"run": run.run.model_copy(update={"visits": tuple(visits)})}))
+        if run.condition == OURS:
+            parts = upkeep(measured[-1])
+            assert parts.sum() == pytest.approx(3.5 * sum(first))
+            assert parts.max() < 0.1
+    for found in against(comparison.model_copy(update={"measured": tuple(measured)})):
+        assert found.alone.at_end is not None
+        assert found.with_upkeep.at_end is not None
+        assert found.with_upkeep.at_end.value > 1.2 * found.alone.at_end.value
+
+
+def test_a_visit_that_was_resumed_is_in_no_comparison_and_no_line() -> None:
+    comparison = made_comparison(seconds, groups=(SWEEP,))
+    first, *others = comparison.measured
+    visits = list(first.run.visits)
+    for k in range(80, 100):
+        visits[k] = visits[k].model_copy(update={"visit_s": 1000.0, "resumed": True})
+    run = first.run.model_copy(update={"visits": tuple(visits)})
+    numbers, one, other = warm(first.model_copy(update={"run": run}), others[0])
+    assert not set(numbers.tolist()) & set(range(80, 100))
+    assert len(numbers) == len(one) == len(other) > 100
+    found = series(run, "visit_s")
+    assert found.seconds.max() < 100
+    assert len(found.visits) == len(visits) - 20
 
 
 def test_what_was_not_measured_or_scatters_cannot_be_told() -> None:
@@ -331,9 +365,9 @@ def test_the_report_of_a_comparison_tells_each_finding(tmp_path: Path) -> None:
         assert finding.claim.replace("&", "&amp;") in html
     assert html.count(">reproduced</span>") == sum(each.verdict == Verdict.REPRODUCED for each in findings(comparison))
     assert html.count('class="card small"') == len(comparison.measured)
-    assert html.count("With compaction’s seconds spread over the visits:") == 2 * 3
+    assert html.count("With the seconds of upkeep spread over the visits:") == 2 * 3
     assert re.search(r"<b>[\d.]+ times faster</b>.*?spread over the visits: [\d.]+ times faster", html)
-    assert html.count(" with compaction</small>") == 2
+    assert html.count(" with upkeep</small>") == len(comparison.measured)
 
 
 def test_what_is_no_record_is_told_in_one_line(tmp_path: Path) -> None:
@@ -369,7 +403,7 @@ def test_a_tiny_comparison_runs_to_its_report_and_leaves_nothing(tmp_path: Path)
         AS_WRITTEN,
     ]
     assert all([visit.visit for visit in run.run.visits] == [0, 1, 2] for run in comparison.measured)
-    assert any("all 4 conditions wrote the same" in check.result for check in comparison.checks)
+    assert any("all 6 conditions wrote the same" in check.result for check in comparison.checks)
     assert all(run.settle_s > 0 for run in comparison.measured)
     # Whether a server settles within a minute is up to the machine, and what else it does; no other notes.
     assert not [words for words in comparison.notes if "had not settled after" not in words]
