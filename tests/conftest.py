@@ -4,6 +4,7 @@ import asyncio
 import gc
 import itertools
 import os
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from typing import NoReturn
 import pytest
 import uvloop
 
-from backends.postgresql.server.embedded import EmbeddedPostgresql
+from backends.postgresql.server.embedded import ELSEWHERE, EmbeddedPostgresql
 from backends.throwaway.base import ServerProcess
 from backends.throwaway.mariadb import ThrowawayMariadb
 from backends.throwaway.mongodb import ThrowawayMongodb, named_server
@@ -71,6 +72,15 @@ def _forgotten_sockets(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if request.node.get_closest_marker("mongodb"):
         gc.collect()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_data_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Under root the data of an embedded server lies behind a link, and would outlast the folder that pytest clears."""
+    yield
+    for link in tmp_path_factory.getbasetemp().rglob("postgresql"):
+        if link.is_symlink() and link.readlink().parent == ELSEWHERE:
+            shutil.rmtree(link.readlink(), ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
