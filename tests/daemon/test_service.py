@@ -332,7 +332,7 @@ async def test_the_end_does_not_wait_for_a_log_that_cannot_go_on() -> None:
     service = Service.__new__(Service)
     service.intakes, service.pipelines = {"bpm": Stuck()}, {"bpm": None}
     stop = asyncio.Event()
-    catching_up = asyncio.create_task(service._catch_up(stop))
+    catching_up = asyncio.create_task(service._unless_stopped(stop, service._catch_up()))
     await asyncio.sleep(0)
     stop.set()
     assert not await asyncio.wait_for(catching_up, 20)

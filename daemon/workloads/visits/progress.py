@@ -176,8 +176,7 @@ class RunProgress(Run):
         self._ready_s, self._begun_s, self._was_interrupted = now_s, None, False
         self._go_on(VisitsPhase.VISITING)
         self.series.add(visit)
-        if not visit.resumed:  # its seconds are those of the rest
-            self._count(visit.visit_s)
+        self._count(visit.visit_s, resumed=visit.resumed)
         self._last, self._last_ns = visit, time.time_ns()
         self.done = max(self.done, visit.visit + 1)
         if self._writer is not None:
@@ -201,14 +200,16 @@ class RunProgress(Run):
             await asyncio.to_thread(self._writer.cut, done)
 
     def _count_all(self) -> None:
-        self._here = self._over = self._slow = 0
+        self._here = self._whole = self._over = self._slow = 0
         self._lately.clear()
-        whole = ~self.series.column("resumed")
-        for seconds in self.series.column("visit_s")[whole].tolist():
-            self._count(seconds)
+        for seconds, resumed in self.series.rows[["visit_s", "resumed"]].tolist():
+            self._count(seconds, resumed=resumed)
 
-    def _count(self, seconds: float) -> None:
+    def _count(self, seconds: float, *, resumed: bool) -> None:
         self._here += 1
+        if resumed:  # its seconds are those of the rest
+            return
+        self._whole += 1
         self._over += seconds > self.settings.limit_s
         self._slow = self._slow + 1 if seconds > self._slow_s else 0
         self._lately.append(seconds)
@@ -258,7 +259,7 @@ class RunProgress(Run):
             compactions=len(self.compactions),
             compact_s=sum(each.compact_s for each in self.compactions),
             mean_s=self._mean_s,
-            over_limit=self._over / self._here if self._here else None,
+            over_limit=self._over / self._whole if self._whole else None,
             limit_s=self.settings.limit_s,
             interval_s=self._interval_s,
             slow=self._slow,
