@@ -39,7 +39,8 @@ def dashboard(
     """Serve the live page, fed by a daemon's control API.
 
     FILE is the configuration of the daemon; the command uses [dashboard] (where to listen, password, TLS, tabs,
-    time zone) and [api] (where the daemon is, and its token). On other addresses than loopback the page needs a password.
+    time zone) and [api] (where the daemon is, and its token). On other addresses than loopback the page needs a
+    password.
     """
     loaded = load_config(file, asks_database=False) if file is not None else None
     found = reach(file, daemon=daemon, token_file=token_file, ca=ca)
