@@ -25,7 +25,7 @@ from schemas.checking.addresses import in_url, is_loopback
 from schemas.checking.networks import wrong_networks
 from schemas.checking.problems import ConfigError, wrong
 from schemas.config.listeners import LEAST_PASSWORD as LEAST
-from schemas.config.listeners import wrong_tabs
+from schemas.config.listeners import wrong_tabs, wrong_time_zone
 
 LIMITS = Limits(connections=1024, body_bytes=1024 * 1024)
 """A browser keeps one connection for its stream and a few for what is clicked on."""
@@ -70,6 +70,7 @@ def _made(given: argparse.Namespace, environment: Mapping[str, str]) -> tuple[Fa
         password=password,
         is_secure=identity is not None or any(origin.startswith("https:") for origin in given.origin),
         own_tabs=_tabs(given.tab),
+        time_zone=_time_zone(given.time_zone),
     )
     return app, identity
 
@@ -103,6 +104,13 @@ def _tabs(given: list[Path]) -> list[Path]:
     if problems:
         raise ConfigError(problems)
     return [path.absolute() for path in given]
+
+
+def _time_zone(name: str) -> str:
+    problems = [replace(problem, field="--time-zone") for problem in wrong_time_zone(name)]
+    if problems:
+        raise ConfigError(problems)
+    return name
 
 
 def _token(given: argparse.Namespace, environment: Mapping[str, str]) -> str | None:
@@ -212,6 +220,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="Python file with a tab of your own; may be given several times",
     )
+    parser.add_argument("--time-zone", default="UTC", metavar="NAME", help="zone of all times, such as Europe/Berlin")
     return parser
 
 

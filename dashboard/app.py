@@ -16,6 +16,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from daemon.web.errors import handle_errors, problem_answer
 from daemon.web.headers import SecurityHeaders
 from daemon.web.origin import is_own_page
+from dashboard import zone
 from dashboard.access.login import LoginGuard
 from dashboard.access.own_pages import OwnPages
 from dashboard.compression import LEAST_BYTES, CompressedFiles
@@ -134,6 +135,7 @@ def build_app(
     password: str | None = None,
     is_secure: bool = False,
     own_tabs: Sequence[Path] = (),
+    time_zone: str = "UTC",
 ) -> FastAPI:
     """The page for a daemon.
 
@@ -141,7 +143,9 @@ def build_app(
     is_secure: whether it is served over TLS.
     origins: further origins (scheme://host[:port]) whose pages may open the stream, for a proxy that changes the Host.
     own_tabs: files of a site's own tabs, which come after the page's.
+    time_zone: IANA name of the zone in which times are shown, for this whole process.
     """
+    zone.use(time_zone)
     build = _build(own_tabs)
     tabs = (*TABS, *load_tabs(own_tabs, _ids(build))) if own_tabs else TABS
     hub = Hub(daemon=daemon.url, build=build)

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from decimal import Decimal
+
+from dashboard.zone import local
 
 NONE = "–"
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -95,10 +96,10 @@ def coarse(seconds: float) -> float:
 
 
 def time(ms: float) -> str:
-    """Time of day, UTC; ms since 1970-01-01."""
-    return f"{datetime.fromtimestamp(ms / 1e3, UTC):%H:%M:%S}"
+    """Time of day in the zone of the page; ms since 1970-01-01 UTC."""
+    return f"{local(ms):%H:%M:%S}"
 
 
 def moment(ms: float) -> str:
-    """Day and time, UTC; ms since 1970-01-01."""
-    return f"{datetime.fromtimestamp(ms / 1e3, UTC):%Y-%m-%d %H:%M:%S}"
+    """Day and time in the zone of the page; ms since 1970-01-01 UTC."""
+    return f"{local(ms):%Y-%m-%d %H:%M:%S}"

@@ -99,21 +99,22 @@
   /** @param {LiveChart} chart @param {PlotElement} plot @param {TimeRange} range */
   function draw(chart, plot, { from, to }) {
     const most = Math.ceil(POINTS_A_PX * width(plot));
+    const ahead = T.offset(to); // one for an axis: it would run back when summer time ends
     const ys = plot.data.map((trace) => {
       const { x, y } = T.window(T.view.group, String(trace.meta), from, to, most);
-      trace.x = x;
+      trace.x = x.map((t) => t + ahead);
       trace.y = y;
       return y;
     });
     const { xaxis, yaxis } = plot.layout;
-    xaxis.range = [from, to];
+    xaxis.range = [from + ahead, to + ahead];
     xaxis.autorange = yaxis.autorange = false;
     xaxis.showticklabels = yaxis.showticklabels = true;
     xaxis.tickformat = format(to - from);
     const [least, greatest] = extremes(ys);
     const axis = axisFor(plot, least, greatest);
     yaxis.range = axis.range;
-    const { shapes, annotations } = T.marks(from, to, (t) => t);
+    const { shapes, annotations } = T.marks(from, to, (t) => t + ahead);
     plot.layout.shapes = [...shapes, ...(axis.limit === undefined ? [] : [limit(axis.limit)])];
     plot.layout.annotations = annotations;
     window.Plotly.redraw(plot);

@@ -28,9 +28,21 @@
 
   T.count = (value) => (value === null || value === undefined ? NONE : written(value, 0));
 
-  T.time = (ms) => new Date(ms).toISOString().slice(11, 19);
+  /** @type {Intl.DateTimeFormat | undefined} */
+  let clock;
+  /** @type {Record<number, number>} */
+  const offsets = {}; // by quarter of an hour, at which all zones change
 
-  T.day = (ms) => new Date(ms).toISOString().slice(0, 10);
+  /* How far the zone of the page is ahead of UTC at a moment, in ms; what plotly.js shows is moved by it. */
+  T.offset = function (ms) {
+    clock ??= new Intl.DateTimeFormat("sv-SE", { timeZone: T.settings.time_zone, dateStyle: "short", timeStyle: "medium" });
+    const at = Math.floor(ms / 900e3) * 900e3;
+    return (offsets[at] ??= Date.parse(clock.format(at).replace(" ", "T") + "Z") - at);
+  };
+
+  T.time = (ms) => new Date(ms + T.offset(ms)).toISOString().slice(11, 19);
+
+  T.day = (ms) => new Date(ms + T.offset(ms)).toISOString().slice(0, 10);
 
   T.moment = (ms) => T.day(ms) + " " + T.time(ms);
 

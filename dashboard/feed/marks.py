@@ -1,9 +1,10 @@
 """Marks as the page shows them: a section of the stream, and lines and words in a figure."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
+from dashboard import zone
+from dashboard.words import moment
 from schemas.marks import Mark
 
 SHOWN_MOST = 500
@@ -36,11 +37,7 @@ def _line(mark: Mark, *, waits: bool) -> dict[str, Any]:
 
 def words(mark: Mark) -> str:
     """A mark in one line."""
-    until = "" if mark.until_ns is None else f" to {moment(mark.until_ns)}"
+    until = "" if mark.until_ns is None else f" to {moment(mark.until_ns // 10**6)}"
     about = f" (group {mark.group})" if mark.group else ""
-    return f"{moment(mark.time_ns)}{until} UTC: {mark.text}{about}{f', {mark.author}' if mark.author else ''}"
-
-
-def moment(time_ns: int) -> str:
-    """A time in UTC, to the second."""
-    return f"{datetime.fromtimestamp(time_ns // 10**9, UTC):%Y-%m-%d %H:%M:%S}"
+    at = f"{moment(mark.time_ns // 10**6)}{until} {zone.label()}"
+    return f"{at}: {mark.text}{about}{f', {mark.author}' if mark.author else ''}"

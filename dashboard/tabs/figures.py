@@ -7,6 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from dashboard import zone
 from dashboard.feed.marks import words
 from schemas.api.readings import Missing, Readings
 from schemas.marks import Mark
@@ -96,7 +97,8 @@ def house_style(figure: go.Figure, *, height: int = GRAPH_HEIGHT) -> go.Figure:
 def trends(readings: Readings, *, now_ns: int, start_ns: int, marks: Sequence[Mark] = ()) -> go.Figure:
     """One instrument's channels below each other over a common time axis from start_ns to now_ns, with the marks."""
     names = list(readings.channels)[:TRENDS]
-    times = [time_ns / 1e6 for time_ns in readings.time_ns]
+    ahead = zone.offset_ms(now_ns / 1e6)
+    times = [time_ns / 1e6 + ahead for time_ns in readings.time_ns]
     figure = go.Figure()
     share = 1.0 / max(1, len(names))
     layout: dict[str, Any] = _layout(TREND_HEIGHT * max(1, len(names)) + 24)
@@ -118,7 +120,7 @@ def trends(readings: Readings, *, now_ns: int, start_ns: int, marks: Sequence[Ma
         layout[f"yaxis{number}"] = _value_axis() | {"domain": [top - share * 0.72, top - share * 0.16]}
         figure.add_annotation(text=_titled(name, readings), **_corner(top))
     axis = _time_axis() | {
-        "range": [start_ns / 1e6, now_ns / 1e6],
+        "range": [start_ns / 1e6 + ahead, now_ns / 1e6 + ahead],
         "anchor": f"y{len(names)}" if len(names) > 1 else "y",
     }
     return _marked(figure.update_layout(**layout, xaxis=axis), marks, start_ns / 1e6, now_ns / 1e6)
@@ -131,15 +133,16 @@ def missing_strip(history: Missing, instrument: int, marks: Sequence[Mark] = ())
     """
     counts = history.missing.get(str(instrument), [0] * len(history.stretches.triggers))
     shares = [100 * count / of for count, of in zip(counts, history.stretches.triggers, strict=True)]
-    times = [time_ns / 1e6 for time_ns in history.stretches.time_ns]
+    end_ms = (history.end_ns or 0) / 1e6
+    ahead = zone.offset_ms(end_ms)
+    times = [time_ns / 1e6 + ahead for time_ns in history.stretches.time_ns]
     figure = go.Figure(
         go.Bar(x=times, y=shares, marker={"color": RED}, hovertemplate="%{y:.3~g} % missing<extra></extra>")
     )
-    end_ms = (history.end_ns or 0) / 1e6
-    axis = _time_axis() | {"range": [times[0], end_ms]} if times else _time_axis()
+    axis = _time_axis() | {"range": [times[0], end_ms + ahead]} if times else _time_axis()
     values = _value_axis() | {"range": [0, 100], "nticks": 3, "ticksuffix": " %"}
     figure.update_layout(**_layout(STRIP_HEIGHT), bargap=0.1, xaxis=axis, yaxis=values)
-    return _marked(figure, marks, times[0], end_ms, named=0) if times else figure
+    return _marked(figure, marks, times[0] - ahead, end_ms, named=0) if times else figure
 
 
 def mark_shapes(
@@ -179,7 +182,8 @@ def mark_shapes(
 
 
 def _marked(figure: go.Figure, marks: Sequence[Mark], from_ms: float, to_ms: float, *, named: int = 8) -> go.Figure:
-    shapes, annotations = mark_shapes(marks, from_ms, to_ms, named=named)
+    ahead = zone.offset_ms(to_ms)
+    shapes, annotations = mark_shapes(marks, from_ms, to_ms, named=named, at=lambda ms: ms + ahead)
     for shape in shapes:
         figure.add_shape(shape)
     for annotation in annotations:
@@ -257,7 +261,7 @@ def _time_axis() -> dict[str, Any]:
         "gridcolor": RULE,
         "zeroline": False,
         "tickformat": "%H:%M:%S",
-        "hoverformat": "%H:%M:%S.%L",
+        "hoverformat": f"%H:%M:%S.%L {zone.label()}",
         "nticks": 5,
         "automargin": False,
     }

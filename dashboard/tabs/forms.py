@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -15,7 +14,6 @@ from schemas.checking.fields import bare, choices, constraint, keys, sections_of
 from schemas.checking.problems import problems
 
 M = TypeVar("M", bound=BaseModel)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TIME = {"input": {"type": "datetime-local", "step": 1}}
 """Attributes of an input whose value is a date and a time, without a zone."""
 
@@ -26,7 +24,7 @@ class Field:
 
     name: of the model's field; `outer.inner` for a field of a section inside. value: what stands there at first, in
     place of the model's default. offered: (value, words) of what can be chosen, where the model does not say it.
-    hidden: whether it does not apply at first. is_time: whether it is filled in as a date and a time, see `time_ns`.
+    hidden: whether it does not apply at first. is_time: whether it is filled in as a date and a time (`zone.time_ns`).
     has_focus: whether a choice has the focus once it is put in.
     """
 
@@ -151,11 +149,6 @@ def taken(values: Sequence[Any], ids: Sequence[Mapping[str, Any]]) -> dict[str, 
 def without(given: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
     """What was filled in but for some fields."""
     return {name: value for name, value in given.items() if name not in names}
-
-
-def time_ns(text: str) -> int:
-    """A time in UTC as a field has it, such as `2026-11-21T18:00`, in ns since 1970-01-01. Raises ValueError."""
-    return (datetime.fromisoformat(text).replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1) * 1000
 
 
 def checked(model: type[M], given: Mapping[str, Any]) -> tuple[M | None, dict[str, str]]:

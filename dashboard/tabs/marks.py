@@ -6,26 +6,21 @@ from uuid import uuid4
 
 from dash import ALL, Dash, Input, Output, State, dcc, html, no_update
 
+from dashboard import zone
 from dashboard.feed.client import DaemonApi
 from dashboard.feed.hub import Hub
-from dashboard.feed.marks import moment, words
-from dashboard.tabs.forms import Field, box_id, checked, field_id, form, outcome, time_ns
+from dashboard.feed.marks import words
+from dashboard.tabs.forms import Field, box_id, checked, field_id, form, outcome
 from dashboard.tabs.orders import REMEMBERED, Order, Orders
 from dashboard.tabs.parts import aria, data, live, pressed_of, tick, when
 from dashboard.tabs.workloads import group_options
+from dashboard.words import moment
 from schemas.marks import Mark
 
 NAME = "mark"
 LISTED = 10
 TIMES = ("time_ns", "until_ns")
 ALL_GROUPS = {"value": "", "label": "all groups"}
-FIELDS = [
-    Field(name="text", label="What happened"),
-    Field(name="time_ns", label="When, UTC", hint="empty: now", is_time=True),
-    Field(name="until_ns", label="Until, UTC", hint="empty: a moment", is_time=True),
-    Field(name="author", label="Who"),
-    Field(name="group", label="About", value="", offered=[("", "all groups")], hidden=True),
-]
 LATER = "The daemon keeps it until the database takes it."
 
 Given = dict[str, Any]
@@ -43,7 +38,7 @@ def marks_panel() -> Any:
                     when("marks.problem", " · the newest are not known: ", live("marks.problem", "text", dead="keep")),
                 ]
             ),
-            form(NAME, Mark, FIELDS, "Mark"),
+            form(NAME, Mark, _fields(), "Mark"),
             html.Ol(id="marks-newest"),
             outcome("marks-outcome"),
             tick("marks-tick", "marks"),
@@ -54,6 +49,16 @@ def marks_panel() -> Any:
         className="panel marks",
         **data(frame="marks"),
     )
+
+
+def _fields() -> list[Field]:
+    return [
+        Field(name="text", label="What happened"),
+        Field(name="time_ns", label=f"When, {zone.label()}", hint="empty: now", is_time=True),
+        Field(name="until_ns", label=f"Until, {zone.label()}", hint="empty: a moment", is_time=True),
+        Field(name="author", label="Who"),
+        Field(name="group", label="About", value="", offered=[("", "all groups")], hidden=True),
+    ]
 
 
 def register(app: Dash, hub: Hub, api: DaemonApi) -> None:
@@ -134,7 +139,7 @@ def asked(given: Given, sent: Sent | None) -> tuple[Order | None, dict[str, str]
     if mark is None:
         return None, wrong
     body = mark.model_dump(mode="json")
-    at = f"Marked at {moment(mark.time_ns)} UTC: {mark.text}."
+    at = f"Marked at {moment(mark.time_ns // 10**6)} {zone.label()}: {mark.text}."
     emptied = [(field_id(NAME, name), {"value": ""}) for name in ("text", *TIMES)]
     order = Order(
         method="POST",
@@ -155,7 +160,7 @@ def _with_times(given: Given) -> Given:
     times = {}
     for name in TIMES & given.keys():
         try:
-            times[name] = time_ns(given[name])
+            times[name] = zone.time_ns(given[name])
         except ValueError:
             continue
     return given | times

@@ -6,6 +6,7 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import dcc, html
 
+from dashboard import zone
 from dashboard.tabs.alarm_strip import alarm_strip
 from dashboard.tabs.marks import marks_panel
 from dashboard.tabs.orders import order_dialog
@@ -56,7 +57,7 @@ def page(build: str, tabs: Sequence[Tab]) -> Any:
                         live("head.version", "text", dead="keep"),
                         " · daemon up since ",
                         live("head.started_ms", "moment", dead="keep"),
-                        " UTC",
+                        f" {zone.label()}",
                     ],
                     id="footer",
                     **data(frame="footer"),
@@ -98,7 +99,9 @@ def header() -> Any:
                 **data(title="disk.title", **{"if": "disk"}),
             ),
             html.Time(
-                [live("clock.now", "moment", dead="keep"), " UTC"], id="clock", title="Coordinated Universal Time"
+                [live("clock.now", "moment", dead="keep"), f" {zone.label()}"],
+                id="clock",
+                title="Coordinated Universal Time" if zone.label() == "UTC" else f"Time zone {zone.label()}",
             ),
             html.Div(
                 live("alarm_count.text", "text", dead="alarms unknown"),
@@ -120,7 +123,7 @@ def _badge() -> Any:
     """How old the newest data is, as the scripts see it."""
     ages = [
         when("!page.dead", live("clock.age", "age", dead="keep")),
-        when("page.dead", "since ", live("clock.lost", "time", dead="keep"), " UTC"),
+        when("page.dead", "since ", live("clock.lost", "time", dead="keep"), f" {zone.label()}"),
     ]
     return html.Div(
         id="badge",
@@ -139,7 +142,7 @@ def banner() -> Any:
         [
             " Since ",
             live("clock.lost", "time", dead="keep"),
-            " UTC, ",
+            f" {zone.label()}, ",
             live("clock.lost", "ago", dead="keep"),
             " ago. ",
         ],
@@ -285,7 +288,7 @@ def bar(tabs: Sequence[Tab]) -> Any:
         "view.pausedAt",
         "Charts paused at ",
         live("view.pausedAt", "time", dead="keep"),
-        " UTC; data is still collected",
+        f" {zone.label()}; data is still collected",
     )
     return html.Div(
         className="bar",

@@ -4,6 +4,7 @@ from typing import Any
 
 import orjson
 
+from dashboard import zone
 from dashboard.access.login import ENDED
 from dashboard.feed.frames import PATHS
 from dashboard.feed.history import GAP_S, HOUR_S, KEPT_S, LONG_BUCKET_S
@@ -21,6 +22,7 @@ def settings() -> dict[str, Any]:
         "history": {"hour_s": HOUR_S, "bucket_s": LONG_BUCKET_S, "kept_s": KEPT_S, "gap_s": GAP_S},
         "ranges_s": {name: width for name, _, width in RANGES},
         "paths": PATHS,
+        "time_zone": zone.label(),
         "states": {letter: _state(letter) for letter in STATE_LETTERS},
     }
 

@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Self
+from zoneinfo import available_timezones
 
 from pydantic import Field, field_validator, model_validator
 
@@ -97,6 +99,18 @@ class DashboardConfig(Listener):
         "the page. The name of a file is the name of its tab in the address.",
     )
 
+    time_zone: str = Field(
+        default="UTC",
+        description="Time zone in which the page shows times and takes those of marks: an IANA name such as "
+        "`Europe/Berlin`. Addresses and the API keep their times since 1970 UTC.",
+    )
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, name: str) -> str:
+        refuse(wrong_time_zone(name))
+        return name
+
     @field_validator("tabs")
     @classmethod
     def _tab_names(cls, tabs: tuple[str, ...]) -> tuple[str, ...]:
@@ -122,6 +136,30 @@ def wrong_tabs(tabs: Sequence[str]) -> Iterator[Problem]:
             yield wrong(f"the page has a tab {name!r} of its own", "give the file another name", f"[{i}]")
         elif name in names[:i]:
             yield wrong(f"another tab has the name {name!r}, too", "give each file its own name", f"[{i}]")
+
+
+def wrong_time_zone(name: str) -> Iterator[Problem]:
+    """A problem if it is the name of no time zone that a browser knows, too."""
+    if name == "UTC":  # which needs no files of zones
+        return
+    # What a machine calls its own zone, and what stands for none.
+    zones = available_timezones() - {"localtime", "Factory"}
+    if name in zones:
+        return
+    if not zones:
+        yield wrong("this machine has no time zones", "install its package tzdata, or give `UTC`")
+        return
+    near = _nearest(name, zones)
+    fix = f"did you mean `{near}`?" if near else "give an IANA name such as `Europe/Berlin`"
+    yield wrong(f"{name[:60]!r} is no time zone", fix)
+
+
+def _nearest(name: str, zones: set[str]) -> str | None:
+    """Of all zones, by the whole name or by the city alone, whatever the case and spaces."""
+    spoken = {zone.lower(): zone for zone in sorted(zones, reverse=True)}
+    spoken |= {zone.rpartition("/")[2].lower(): zone for zone in sorted(zones) if "/" in zone} | spoken
+    near = get_close_matches(name[:60].strip().replace(" ", "_").lower(), spoken, n=1, cutoff=0.6)
+    return spoken[near[0]] if near else None
 
 
 def _secret(listener: Listener, what: str, danger: str) -> Iterator[Problem]:

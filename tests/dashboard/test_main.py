@@ -141,3 +141,10 @@ def test_the_command_takes_everything_from_the_configuration(tmp_path: Path) -> 
             assert client.get("/_dash-layout").status_code == 200
         arguments = Path(f"/proc/{page.process.pid}/cmdline").read_text()
         assert "a password of this test" not in arguments
+
+
+def test_an_unknown_time_zone_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--port", "0", "--time-zone", "berlin"]) == 1
+    assert capsys.readouterr().err == (
+        "triggerlog page: --time-zone: 'berlin' is no time zone; did you mean `Europe/Berlin`?\n"
+    )

@@ -22,6 +22,7 @@ interface Settings {
   history: { hour_s: number; bucket_s: number; kept_s: number; gap_s: number };
   ranges_s: Record<string, Value>;
   paths: Record<string, string>;
+  time_zone: string;
   states: Record<string, InstrumentState>; // by the letter in the section `states`
 }
 
@@ -371,6 +372,7 @@ interface Triggerlog {
   plain(value: number): string;
   seconds(value: Value | undefined): string;
   count(value: Value | undefined): string;
+  offset(ms: number): number; // ms that the zone is ahead of UTC
   time(ms: number): string;
   day(ms: number): string;
   moment(ms: number): string;

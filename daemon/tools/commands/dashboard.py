@@ -38,8 +38,9 @@ def dashboard(
 ) -> None:
     """Serve the live page, fed by a daemon's control API.
 
-    FILE is the configuration of the daemon; the command uses [dashboard] (where to listen, password, TLS, tabs) and
-    [api] (where the daemon is, and its token). On other addresses than loopback the page needs a password.
+    FILE is the configuration of the daemon; the command uses [dashboard] (where to listen, password, TLS, tabs,
+    time zone) and [api] (where the daemon is, and its token). On other addresses than loopback the page needs a
+    password.
     """
     loaded = load_config(file, asks_database=False) if file is not None else None
     found = reach(file, daemon=daemon, token_file=token_file, ca=ca)
@@ -60,6 +61,8 @@ def page_arguments(loaded: LoadedConfig | None, *, host: str | None = None, port
         arguments += ["--tls-key", str(loaded.resolve(page.tls_key))]
     for network in page.trusted_proxies if page is not None else ():
         arguments += ["--trusted-proxy", network]
+    if page is not None:
+        arguments += ["--time-zone", page.time_zone]
     for tab in tab_files(loaded) if loaded is not None else ():
         arguments += ["--tab", str(tab)]
     return arguments

@@ -139,6 +139,7 @@ host = "0.0.0.0"
 port = 8121
 password_file = "/etc/triggerlog/page-password"
 tabs = ["orbit_fft.py"]
+time_zone = "Europe/Berlin"
 tls_certificate = "/etc/triggerlog/node.crt"
 tls_key = "/etc/triggerlog/node.key"
 """,

@@ -1,17 +1,18 @@
 """One instrument: a drawer with its state and the trend of its channels, asked of the daemon when a cell is chosen."""
 
 import asyncio
-from datetime import UTC, datetime
 from typing import Any
 
 import dash_mantine_components as dmc
 import plotly.graph_objects as go
 from dash import ClientsideFunction, Dash, Input, Output, dcc, html
 
+from dashboard import zone
 from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
 from dashboard.tabs.figures import STRIP_HEIGHT, TRENDS, empty, graph_config, missing_strip, trends
 from dashboard.tabs.parts import HIDDEN
+from dashboard.words import time
 from schemas.api.readings import Missing, Readings
 from schemas.states import STATE_LETTERS, InstrumentState
 
@@ -198,5 +199,5 @@ def _ago(seconds: float) -> str:
 
 
 def _clock(time_ns: int) -> str:
-    at = datetime.fromtimestamp(time_ns / 1e9, UTC)
-    return f"{at:%H:%M:%S}.{at.microsecond // 1000:03d} UTC"
+    ms = time_ns // 10**6
+    return f"{time(ms)}.{ms % 1000:03d} {zone.label()}"

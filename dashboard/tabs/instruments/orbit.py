@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dashboard import zone
 from dashboard.words import about, count, number, time
 from schemas.api.readings import OneTrigger
 
@@ -119,7 +120,7 @@ def orbit_note(orbit: Orbit, age_s: float, *, is_old: bool) -> str:
     """Which trigger it is, of when, and the root mean square of what is plotted."""
     if orbit.trigger is None or orbit.time_ms is None:
         return "no trigger is stored yet"
-    at = f"{time(orbit.time_ms)} UTC"
+    at = f"{time(orbit.time_ms)} {zone.label()}"
     when = f"of {at}, about {about(age_s)} ago" if is_old else at
     spreads = ", ".join(f"{plot.name} rms {number(rms(plot.values))} {plot.unit}".rstrip() for plot in orbit.plots)
     return f"trigger {count(orbit.trigger)} · {when} · {spreads}"

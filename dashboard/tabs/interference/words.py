@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from dashboard import zone
 from dashboard.tabs.interference.measured import Shown
 from dashboard.words import about, count, counted, lasted, moment, plain
 from schemas.api.interference import Experiment, Record
@@ -80,7 +81,7 @@ def lasts(pairs: float | str | None, block_s: float | str | None, doses: int) ->
 
 def _summary(shown: Shown) -> str:
     settings, record = shown.settings, shown.record
-    parts = [] if record is None else [f"{moment(record.began_ns / 1e6)} UTC"]
+    parts = [] if record is None else [f"{moment(record.began_ns / 1e6)} {zone.label()}"]
     parts += [_who(settings), f"{_what(settings)} of {plain(settings.block_s)} s, {_warm_up(settings)}"]
     if record is not None:
         parts.append(f"{record.conditions.server}, {record.conditions.durability}")

@@ -6,6 +6,7 @@ from typing import Any
 
 from dash import html
 
+from dashboard import zone
 from dashboard.tabs.visits.runs import Shown, Visit
 from dashboard.words import NONE, about, count, moment, number, plain, seconds
 from schemas.api.visits import VisitsFigures, VisitsStatus
@@ -88,9 +89,9 @@ def summary(shown: Shown) -> str:
     live, kept, figures = shown.live, shown.kept, shown.figures
     parts = []
     if kept is not None:
-        parts.append(f"{moment(kept.began_ns / 1e6)} UTC")
+        parts.append(f"{moment(kept.began_ns / 1e6)} {zone.label()}")
     elif live is not None:
-        parts.append(f"since {moment(live.since_ns / 1e6)} UTC")
+        parts.append(f"since {moment(live.since_ns / 1e6)} {zone.label()}")
     mode = next((one.index_mode for one in (live, kept, figures) if one is not None), None)
     parts += [f"index mode {mode}"] if mode else []
     parts += [] if figures is None else _settings(figures)

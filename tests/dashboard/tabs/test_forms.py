@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from dashboard.tabs.forms import Field, checked, elsewhere, errors, field_id, fields, inputs, taken, time_ns, without
+from dashboard.tabs.forms import Field, checked, elsewhere, errors, field_id, fields, inputs, taken, without
 from dashboard.tabs.workloads import FIELDS, does_not_take, suggested, workload_fields
+from dashboard.zone import time_ns
 from schemas.config.readers import GovernorConfig
 from schemas.config.visits import VisitsConfig
 from schemas.config.workloads import OWN_FIELDS, Workload, WorkloadKind
