@@ -1,5 +1,6 @@
 """The tabs Reads and Storage over a served status: what they show of it."""
 
+import contextlib
 import time
 
 import pytest
@@ -64,8 +65,16 @@ def test_a_double_click_stops_a_workload_once(stage: Stage, fresh: Watched) -> N
     stage.figures(readers={"operators": {}})
     told: list[str] = []
     page.on("request", lambda request: told.append(request.post_data or ""))
-    page.get_by_role("button", name="Stop operators").dblclick()
-    expect(page.get_by_role("dialog", name="Stop the workload operators")).to_be_visible()
+    dialog = page.get_by_role("dialog", name="Stop the workload operators")
+
+    def is_asked() -> bool:
+        # On a slow machine the table may be laid out between the press and the release, which is no click then.
+        page.get_by_role("button", name="Stop operators").dblclick()
+        with contextlib.suppress(AssertionError):
+            expect(dialog).to_be_visible(timeout=10_000)
+        return dialog.is_visible()
+
+    assert any(is_asked() for _ in range(4))
     assert len([one for one in told if '"changedPropIds":["readers-table.cellRendererData"]' in one]) == 1
 
 
