@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from daemon.alarms.alarm import Alarm, Cause, Severity
-from daemon.alarms.limits import WITHIN, Known, lasting
+from daemon.alarms.limits import Known, eased, lasting
 from schemas.api.status import LATELY_S, GroupStatus, Status
 
 LATELY = f"in the last {lasting(LATELY_S)}"
@@ -102,9 +102,8 @@ def _over(counts: Mapping[str, int], limit: str, cause: Cause, status: Status, k
     least = status.limits.get(limit)
     if least is None:
         return {}
-    return {
-        name: count for name, count in counts.items() if count and count >= least * (WITHIN if cause in known else 1)
-    }
+    least *= eased(cause, known)
+    return {name: count for name, count in counts.items() if count and count >= least}
 
 
 def _named(counts: Mapping[str, int]) -> str:

@@ -17,6 +17,11 @@ Known = frozenset[str]
 """Keys of the alarms that are in force."""
 
 
+def eased(cause: Cause, known: Known) -> float:
+    """The part of its limit within which an alarm goes, if it is in force; else the limit counts as it is."""
+    return WITHIN if cause in known else 1.0
+
+
 def stale_data(status: Status, known: Known) -> Iterator[Alarm]:
     """Nothing comes: silence of all instruments together, which the grid calls a machine at rest."""
     limit = status.limits.get("quiet_s")
@@ -116,7 +121,7 @@ def commit_p99(status: Status, known: Known) -> Iterator[Alarm]:
     limit = status.limits.get("commit_p99_ms")
     if limit is None:
         return
-    beyond = limit * (WITHIN if Cause.LATENCY in known else 1.0)
+    beyond = limit * eased(Cause.LATENCY, known)
     over = {name: p99 for name, group in status.groups.items() if (p99 := group.commit_ms.p99 or 0.0) > beyond}
     if over:
         worst = ", ".join(f"{name} {_latency(p99)}" for name, p99 in over.items())
@@ -140,7 +145,7 @@ def backlog(status: Status, known: Known) -> Iterator[Alarm]:
     limit = status.limits.get("backlog_triggers")
     if limit is None or not status.store.available:
         return
-    beyond = limit * (WITHIN if Cause.BACKLOG in known else 1.0)
+    beyond = limit * eased(Cause.BACKLOG, known)
     over = {name: group for name, group in status.groups.items() if group.triggers.waiting > beyond}
     if over:
         most = max(group.triggers.waiting for group in over.values())
@@ -171,7 +176,7 @@ def journal_filling(status: Status, known: Known) -> Iterator[Alarm]:
     limit_min = status.limits.get("journal_full_in_min")
     if limit_min is None:
         return
-    within_s = limit_min * 60 / (WITHIN if Cause.FILLING in known else 1.0)
+    within_s = limit_min * 60 / eased(Cause.FILLING, known)
     filling = {
         name: group.full_in_s
         for name, group in status.groups.items()
@@ -198,7 +203,7 @@ def disk_filling(status: Status, known: Known) -> Iterator[Alarm]:
     limit, disk = status.limits.get("disk_full_in_days"), status.disk
     if limit is None or disk is None:
         return
-    factor = 1 / WITHIN if Cause.DISK in known else 1.0
+    factor = 1 / eased(Cause.DISK, known)
     days = disk.full_in_days
     is_nearly_full = disk.free_bytes < NEARLY_FULL_BYTES * factor
     if not is_nearly_full and (days is None or days >= limit * factor):

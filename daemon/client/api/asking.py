@@ -10,6 +10,9 @@ from daemon.web.tls import why_untrusted
 if TYPE_CHECKING:
     import httpx
 
+PATIENCE_S = 20.0
+"""Most answers are there at once; a daemon that is busy is waited for."""
+
 
 class DaemonGone(CommandFailed):
     """The daemon does not answer, or refuses; the message is one line for an operator."""
@@ -44,7 +47,9 @@ async def ask(client: "httpx.AsyncClient", method: str, path: str, body: object 
     raise DaemonGone(_refusal(where, answer))
 
 
-def ask_daemon(daemon: Reach, method: str, path: str, body: object = None, *, patience_s: float) -> "httpx.Response":
+def ask_daemon(
+    daemon: Reach, method: str, path: str, body: object = None, *, patience_s: float = PATIENCE_S
+) -> "httpx.Response":
     """Ask one question outside an event loop.
 
     Args:

@@ -1,12 +1,12 @@
 """`triggerlog alarms`: what is wrong; acknowledge an alarm, shelve it, show it in full again."""
 
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from daemon.client.api.asking import ask_daemon
-from daemon.client.api.reach import Reach, reach
+from daemon.client.api.reach import reach
 from daemon.client.terminal.alarms import alarm_lines
 from daemon.core.moments import duration_ns
 from daemon.core.outcome import CommandFailed, examples
@@ -22,7 +22,6 @@ app = typer.Typer(
 )
 
 PATH = "/api/v1/alarms"
-PATIENCE_S = 20.0
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="Key of an alarm, as the list has it.", show_default=False)]
 
@@ -45,7 +44,7 @@ def list_(
             context.invoked_subcommand: {name: value for name, value in given.items() if value is not None}
         }
         return
-    answer = _ask(reach(config, daemon=daemon, token_file=token_file, ca=ca), "GET", PATH)
+    answer = ask_daemon(reach(config, daemon=daemon, token_file=token_file, ca=ca), "GET", PATH)
     if as_json:
         typer.echo(answer.text)
         return
@@ -75,7 +74,7 @@ def acknowledge(
     if bool(keys) == all_:
         raise CommandFailed("name the keys of alarms, or give --all" + "; not both" * all_)
     found = reach(config, daemon=daemon, token_file=token_file, ca=ca)
-    _ask(found, "POST", f"{PATH}/acknowledge", {} if all_ else {"keys": keys})
+    ask_daemon(found, "POST", f"{PATH}/acknowledge", {} if all_ else {"keys": keys})
     typer.echo(f"{'all' if all_ else ', '.join(keys or ())}: acknowledged")
 
 
@@ -94,7 +93,7 @@ def shelve(
     if for_s > SHELVED_MOST_S:
         raise CommandFailed(f"--for: {for_} is longer than a day; shelve it for 24h, and then again")
     found = reach(config, daemon=daemon, token_file=token_file, ca=ca)
-    _ask(found, "POST", f"{PATH}/shelve", {"key": key, "for_s": for_s})
+    ask_daemon(found, "POST", f"{PATH}/shelve", {"key": key, "for_s": for_s})
     typer.echo(f"{key}: shelved for {for_}")
 
 
@@ -108,9 +107,5 @@ def unshelve(
 ) -> None:
     """Undo a shelf, or an acknowledgement: the alarm is shown in full again. This needs the API's token."""
     found = reach(config, daemon=daemon, token_file=token_file, ca=ca)
-    _ask(found, "POST", f"{PATH}/reactivate", {"key": key})
+    ask_daemon(found, "POST", f"{PATH}/reactivate", {"key": key})
     typer.echo(f"{key}: shown in full again")
-
-
-def _ask(daemon: Reach, method: str, path: str, body: object = None) -> Any:
-    return ask_daemon(daemon, method, path, body, patience_s=PATIENCE_S)

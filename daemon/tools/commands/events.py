@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import httpx
 import typer
 
-from daemon.client.api.asking import DaemonGone, ask
+from daemon.client.api.asking import PATIENCE_S, DaemonGone, ask
 from daemon.client.api.reach import Reach, reach
 from daemon.core.configuration import load_config
 from daemon.core.moments import duration_ns
@@ -29,7 +29,6 @@ EPILOG = examples(
     "triggerlog events beam.toml --last 1h --json | jq -r .text",
 )
 PATH = "/api/v1/events"
-PATIENCE_S = 20.0
 EVERY_S = 1.0
 MOST = 10_000
 

@@ -17,7 +17,6 @@ EPILOG = examples(
     "triggerlog governor --off",
 )
 PATH = "/api/v1/governor"
-PATIENCE_S = 20.0
 
 
 def _option(field: str, **more: Any) -> Any:
@@ -45,10 +44,10 @@ def governor(
     found = reach(config, daemon=daemon, token_file=token_file, ca=ca)
     if off or is_set:
         ceilings = {"commit_p99_ms": commit_p99, "backlog_triggers": backlog}
-        answer = ask_daemon(found, "POST", PATH, ceilings, patience_s=PATIENCE_S)
+        answer = ask_daemon(found, "POST", PATH, ceilings)
         now: GovernorStatus | None = GovernorStatus.model_validate_json(answer.content)
     else:
-        answer = ask_daemon(found, "GET", "/api/v1/status", patience_s=PATIENCE_S)
+        answer = ask_daemon(found, "GET", "/api/v1/status")
         now = Status.model_validate_json(answer.content).governor
     if now is None:
         raise CommandFailed("the daemon does not say what its governor does; it is of another version")

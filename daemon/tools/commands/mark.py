@@ -23,7 +23,6 @@ EPILOG = examples(
     'triggerlog mark beam.toml "valve 3 closed" --at 2026-11-21T18:00 --until 2026-11-21T18:20 --group bpm',
 )
 PATH = "/api/v1/marks"
-PATIENCE_S = 20.0
 
 
 def mark(
@@ -66,7 +65,7 @@ def mark(
         raise CommandFailed("; ".join(map(str, problems(Mark, error.errors())))) from None
     found = reach(file, daemon=daemon, token_file=token_file, ca=ca)
     try:
-        answer = ask_daemon(found, "POST", PATH, made.model_dump(mode="json"), patience_s=PATIENCE_S)
+        answer = ask_daemon(found, "POST", PATH, made.model_dump(mode="json"))
     except DaemonGone as gone:
         again = f"--id {made.id}{f' --at {made.time_ns}' if at is None else ''}"
         raise CommandFailed(f"{gone}; a repeat with {again} makes no second mark") from None

@@ -11,7 +11,7 @@ from daemon.client.api.asking import ask_daemon
 from daemon.client.api.reach import Reach, reach
 from daemon.core.moments import duration_ns, moment, rfc3339
 from daemon.core.outcome import examples
-from daemon.tools.commands.mark import NOT_YET, PATH, PATIENCE_S
+from daemon.tools.commands.mark import NOT_YET, PATH
 from daemon.tools.options import AsJson, CaFile, ConfigFile, DaemonUrl, TokenFile
 from schemas.api.marks import MarkKept, Marks
 from schemas.marks import Mark
@@ -52,7 +52,7 @@ def marks(
         wanted["start_ns"] = moment(from_, "--from")
     if to is not None:
         wanted["end_ns"] = moment(to, "--to")
-    answer = ask_daemon(found, "GET", f"{PATH}?{urlencode(wanted)}", patience_s=PATIENCE_S)
+    answer = ask_daemon(found, "GET", f"{PATH}?{urlencode(wanted)}")
     if as_json:
         typer.echo(answer.text)
         return
@@ -66,7 +66,7 @@ def marks(
 
 
 def _withdraw(daemon: Reach, mark: UUID) -> None:
-    answer = ask_daemon(daemon, "DELETE", f"{PATH}/{mark}", patience_s=PATIENCE_S)
+    answer = ask_daemon(daemon, "DELETE", f"{PATH}/{mark}")
     waits = "" if MarkKept.model_validate_json(answer.content).stored else f"; {NOT_YET}"
     typer.echo(f"{mark}: withdrawn{waits}")
 

@@ -6,7 +6,7 @@ from urllib.parse import quote
 import typer
 
 from daemon.client.api.asking import ask_daemon
-from daemon.client.api.reach import Reach, reach
+from daemon.client.api.reach import reach
 from daemon.client.readers_table import readers_table
 from daemon.core.outcome import examples
 from daemon.tools.console import make_console
@@ -22,7 +22,6 @@ app = typer.Typer(
 )
 
 PATH = "/api/v1/readers"
-PATIENCE_S = 20.0
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the workload.", show_default=False)]
 
@@ -45,7 +44,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """Show the workloads that run: how often and how fast they are answered, and how many answers are in time."""
-    answer = _ask(reach(config, daemon=daemon, token_file=token_file, ca=ca), "GET", PATH)
+    answer = ask_daemon(reach(config, daemon=daemon, token_file=token_file, ca=ca), "GET", PATH)
     if as_json:
         typer.echo(answer.text)
         return
@@ -97,7 +96,7 @@ def start(
         "radius_deg": radius,
     }
     found = reach(config, daemon=daemon, token_file=token_file, ca=ca)
-    status = ReaderStatus.model_validate(_ask(found, "POST", PATH, body).json())
+    status = ReaderStatus.model_validate(ask_daemon(found, "POST", PATH, body).json())
     asked = f"visits {status.group}" if kind.is_of_visits else f"group {status.group}"
     typer.echo(f"{name}: {status.clients} clients ask {asked} for {status.kind}")
 
@@ -112,13 +111,9 @@ def stop(
 ) -> None:
     """Stop a workload, and say what became of its questions. This needs the API's token."""
     found = reach(config, daemon=daemon, token_file=token_file, ca=ca)
-    status = ReaderStatus.model_validate(_ask(found, "DELETE", f"{PATH}/{quote(name, safe='')}").json())
+    status = ReaderStatus.model_validate(ask_daemon(found, "DELETE", f"{PATH}/{quote(name, safe='')}").json())
     in_time = "" if status.efficiency is None else f" ({status.efficiency:.1%} of what was asked)"
     typer.echo(
         f"{name}: stopped after {status.cycles:,} answers with {status.rows:,} rows; "
         f"in time {status.in_time:,}{in_time}, failed {status.failed:,}, slipped by {status.slipped_s:,.1f} s in all"
     )
-
-
-def _ask(daemon: Reach, method: str, path: str, body: object = None) -> Any:
-    return ask_daemon(daemon, method, path, body, patience_s=PATIENCE_S)
