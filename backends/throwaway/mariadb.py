@@ -55,8 +55,9 @@ class ThrowawayMariadb(ServerProcess):
         self._folder.mkdir(parents=True, exist_ok=True)
         install = _program("mariadb-install-db", "mysql_install_db")
         options = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
+        places = [f"--datadir={self._data}", self._temporary]
         result = subprocess.run(  # noqa: S603 - the server's own program, our own arguments
-            [install, "--no-defaults", f"--datadir={self._data}", *options, *_as_root()],
+            [install, "--no-defaults", *places, *options, *_as_root()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -67,18 +68,22 @@ class ThrowawayMariadb(ServerProcess):
             shutil.rmtree(self._data, ignore_errors=True)
             raise StoreError(f"MariaDB cannot be set up in {self._data}: {_last(result.stdout)}")
 
+    @property
+    def _temporary(self) -> str:
+        # At its start a server removes all temporary tables that it finds, those of other servers, too: which then
+        # crash, above all while their data folders are made.
+        return f"--tmpdir={self._folder}"
+
     def _command(self, port: int) -> list[str]:
         options = {
             "datadir": self._data,
             "socket": self.socket,
             "pid-file": self._folder / "mariadb.pid",
-            # At its start a server removes all temporary tables that it finds, those of other servers, too.
-            "tmpdir": self._folder,
             "bind-address": "127.0.0.1",
             "port": port,
             **self._settings,
         }
-        program = [_program("mariadbd", "mysqld"), "--no-defaults", *_as_root()]
+        program = [_program("mariadbd", "mysqld"), "--no-defaults", self._temporary, *_as_root()]
         return [*program, *(f"--{name}={value}" for name, value in options.items())]
 
     def _dsn(self, port: int) -> str:

@@ -69,6 +69,12 @@ def taken_too_long(target: str, give_up_s: float) -> AbstractContextManager[None
     return refusals.taken_too_long(target, give_up_s, lambda error: number_of(error) in TOO_LONG)
 
 
+def is_passing(error: MySQLError) -> bool:
+    """Whether trying again, on another connection, can help; else the server refuses what it was given."""
+    number = number_of(error)
+    return number == 0 or number in CLIENT or number in TEMPORARY or number in LOGIN
+
+
 def number_of(error: BaseException | None) -> int:
     """The number of a server's error; 0 when it has none."""
     number = error.args[0] if isinstance(error, MySQLError) and error.args else 0

@@ -23,7 +23,7 @@ from backends.mysql.protocol.sql import (
     take_out_arrays,
 )
 from backends.mysql.server.driver import DRIVER
-from backends.mysql.server.errors import CLIENT, GONE_PARTITION, number_of
+from backends.mysql.server.errors import GONE_PARTITION, is_passing, number_of
 from backends.mysql.writing.partitioner import MysqlPartitioner
 from backends.sql.tables import GroupTables
 from backends.sql.writing import GroupWriter
@@ -113,7 +113,7 @@ class MysqlGroupWriter(GroupWriter[Connection]):
         try:
             moved = await connection.answer() > 0
         except MySQLError as error:
-            if not _is_lost(connection, error):
+            if not _ends(connection, error):
                 await _refusal(connection, waiting)
             raise
         refused = await _refusal(connection, waiting)
@@ -195,17 +195,21 @@ class MysqlGroupWriter(GroupWriter[Connection]):
 
 
 async def _refusal(connection: Connection, waiting: int) -> MySQLError | None:
-    """Take all answers that are due, whatever they say, since the connection goes on; the first that refuses."""
+    """Take all answers that are due, since the connection goes on where rows are refused; the first that refuses."""
     first = None
     for _ in range(waiting):
         try:
             await connection.answer()
         except MySQLError as error:
-            if _is_lost(connection, error):
+            if _ends(connection, error):
                 raise
             first = first or error
     return first
 
 
-def _is_lost(connection: Connection, error: MySQLError) -> bool:
-    return connection.closed or number_of(error) in CLIENT
+def _ends(connection: Connection, error: MySQLError) -> bool:
+    """Whether the connection ends with an error: no answer that is still due is worth waiting for.
+
+    After a deadlock what was sent ahead begins another transaction, which may wait for a lock of the rival's.
+    """
+    return connection.closed or is_passing(error)

@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ LAST = "(SELECT * FROM {schema}.bpm WHERE time_ns > 0 FOR UPDATE)"
 """Locks the table of readings, and where the next ones go."""
 POSITION = "(SELECT * FROM {schema}.positions FOR UPDATE)"
 LEDGER = "(SELECT * FROM {schema}.bpm_ledger WHERE run = 1 FOR UPDATE)"
+NEXT_OF_LEDGER = "(SELECT * FROM {schema}.bpm_ledger WHERE (time_ns, run, trigger_id) = (%d, 1, %d) FOR UPDATE)"
+"""Finds no row, and locks where the next ones of the ledger go."""
 
 
 class Rival:
@@ -62,10 +64,11 @@ async def rival(database: Connection, schema: str) -> AsyncIterator[Rival]:
     return Rival(database, schema)
 
 
-async def is_ended(store: MysqlStore, batch: Batch, rival: Rival, first: str, then: str) -> None:
+async def is_ended(store: MysqlStore, batch: Batch, rival: Rival, first: Sequence[str], then: str) -> None:
     """Commit a batch whose transaction is ended by a deadlock over what is locked first and then."""
     await rival.begins()
-    await rival.locks(first)
+    for select in first:
+        await rival.locks(select)
     committing = asyncio.create_task(store.commit(batch))
     await rival.sees_it_wait()
     await rival.locks(then)
@@ -84,7 +87,7 @@ async def test_a_deadlock_at_the_readings(
     first = batch_of(GROUP, 1, some(GROUP, 1, 2, rng))
     second = batch_of(GROUP, 2, some(GROUP, 3, 2, rng))
     await store.commit(first)
-    await is_ended(store, second, rival, LAST, POSITION)
+    await is_ended(store, second, rival, [LAST], POSITION)
     assert await store.position("bpm") == JournalPosition(sequence=1)
     np.testing.assert_array_equal(await store.ask(LedgerTail(group=GROUP, most=9)), first.ledger)
     await committed(store, second)
@@ -104,7 +107,9 @@ async def test_a_deadlock_before_the_position_moves(
     revised = first.ledger[:1].copy()
     revised["duplicates"] = 3
     second = dataclasses.replace(batch_of(GROUP, 2, some(GROUP, 3, 2, rng)), revised=revised)
-    await is_ended(store, second, rival, POSITION, LEDGER)
+    # The rows that are sent ahead wait for the rival, too: they must not keep the store from saying what went wrong.
+    following = NEXT_OF_LEDGER % (second.ledger["time_ns"][0], second.ledger["trigger"][0])
+    await is_ended(store, second, rival, [following, POSITION], LEDGER)
     assert await store.position("bpm") == JournalPosition(sequence=1)
     np.testing.assert_array_equal(await store.ask(LedgerTail(group=GROUP, most=9)), first.ledger)
     np.testing.assert_array_equal(await everything(store, GROUP), answers(GROUP, [(1, first.readings.ravel())]))
