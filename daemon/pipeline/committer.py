@@ -22,6 +22,7 @@ from daemon.pipeline.backlog import Backlog, Waiting
 from daemon.pipeline.closed_blocks import Key, aside_parts, keys_of, merge, nothing_of, split
 from daemon.pipeline.dead_letters import DeadLetters, Letter, Reason, find_refused
 from daemon.pipeline.durable_state import DurableState
+from daemon.pipeline.gaps import CommittedGaps
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.placer import Asked, NotePlaced, Placer, apart
 from daemon.pipeline.placing import (
@@ -117,6 +118,7 @@ class Committer:
     lost: what the database acknowledged in this process, has lost since, and does not get again.
     journal: the id that numbers are of: the journal's, or this process's. formerly: ids that it had before; under these
     nothing is committed any more, and nothing above `formerly_upto` was.
+    tail: see `CommittedGaps`; as it was at the start.
     account: how much this logger ever committed, as the store had it at the start; each batch counts on from there.
     steps: attempts that came to an end, well or not: the watchdog sees by them that it is at work.
     asked_ns: since when the store owes an answer (CLOCK_MONOTONIC); 0 where it owes none.
@@ -141,6 +143,7 @@ class Committer:
         journal: int = 0,
         formerly: Collection[int] = (),
         formerly_upto: int = 0,
+        tail: Array | None = None,
     ) -> None:
         self.counts = CommitCounts()
         self.latencies = Latencies()
@@ -168,6 +171,7 @@ class Committer:
         self._availability_changed = availability_changed
         self._superseded = superseded
         self._placer = Placer(group, clock, ask=self._ask, rejected=self._read_rejected, note=placed)
+        self._gaps = CommittedGaps(group, self._ask, tail)
         self.account_at_start = self._acknowledged = account or JournalPosition(sequence=0)
         self._follows: JournalPosition | None = self._acknowledged
 
@@ -203,7 +207,7 @@ class Committer:
             self._discards = self._dead_letters.discards
             try:
                 for together in apart([self._believed(waiting) for waiting in blocks]):
-                    await self._commit(await self._placed(together))
+                    await self._commit(await self._gaps.fit(await self._placed(together)))
             except _Discarded:
                 pass  # what of these blocks is not dealt with is taken again
             except CommitsLost as error:
@@ -213,6 +217,7 @@ class Committer:
                     await self._try_to_go_back(error.position)
                     continue
                 # Nothing can be committed any more before it is known again what the database has.
+                self._gaps.forget()
                 self._note(str(error))
                 self._superseded(error)
                 await asyncio.sleep(OTHER_JOURNAL_S)
@@ -236,6 +241,7 @@ class Committer:
 
     async def _go_back(self, found: JournalPosition) -> None:
         """Go on from where the database is; what it acknowledged beyond that comes again, as far as it is held."""
+        self._gaps.forget()
         is_alone = not found.sequence and len(await self._store.ask(LedgerTail(group=self._group, most=1)))
         was, self._follows = self._acknowledged, None
         self._has_lost = self._has_lost or not is_alone
@@ -271,6 +277,7 @@ class Committer:
 
     def _see_what_was_discarded(self) -> None:
         if self._dead_letters.discards != self._discards:
+            self._gaps.forget()
             raise _Discarded
 
     async def _commit(self, blocks: list[Waiting]) -> None:

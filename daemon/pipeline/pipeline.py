@@ -127,6 +127,7 @@ class Pipeline:
             journal=recovered.id,
             formerly=recovered.formerly,
             formerly_upto=recovered.reach,
+            tail=recovered.tail,
         )
         self._attempt_s = longest_attempt_s(config)
         self._timer: asyncio.TimerHandle | None = None

@@ -27,11 +27,11 @@ from daemon.pipeline.placing import (
 )
 from schemas.batch import Aside, ClosedBlock
 from schemas.ledger import ledger_dtype, own_rows
-from schemas.queries import LedgerNeighbours, LedgerRows, TriggersReadings
+from schemas.queries import LedgerNeighbours, LedgerRows, LedgerTail, TriggersReadings
 from schemas.readings import Array, InstrumentGroup, join
 from schemas.states import AsideReason
 
-Asked = LedgerRows | LedgerNeighbours | TriggersReadings
+Asked = LedgerRows | LedgerNeighbours | LedgerTail | TriggersReadings
 Ask = Callable[[Asked], Awaitable[Array]]
 ReadRejected = Callable[[int, Array], Awaitable[list[ClosedBlock]]]
 NotePlaced = Callable[[int, Array, bool], Array]

@@ -27,7 +27,8 @@ COPIED = ("backends", "daemon", "schemas", "tests/simulation", "tests/__init__.p
 class Mutant:
     """A change of the sources.
 
-    text: found just once in the file; to: what stands there instead. seed, plan: one that finds it.
+    text: found just once in the file; to: what stands there instead. seed, plan: one that finds it. also: the name of
+    another that is taken out with it, which makes good what is wrong without this one.
     """
 
     name: str
@@ -36,7 +37,10 @@ class Mutant:
     to: str
     seed: int | None = None
     plan: str | None = None
+    also: str | None = None
 
+
+UNFIT_GAPS = "commit gaps that cover what is committed"
 
 MUTANTS = (
     Mutant(
@@ -258,6 +262,7 @@ MUTANTS = (
         text="    newest, is_whole = journal.read_last(2 * max(written_with.window, LEAST_WINDOW))\n",
         to="    newest, is_whole = journal.read_last(written_with.window)[0], True\n",
         plan="closed-out-of-order-in-the-journal",
+        also=UNFIT_GAPS,
     ),
     Mutant(
         name="forget what was set aside before it is taken again",
@@ -272,6 +277,7 @@ MUTANTS = (
         text="told=waiting.block.revised)",
         to="told=waiting.block.revised[:0])",
         plan="counted-and-committed-from-the-journal",
+        also=UNFIT_GAPS,
     ),
     Mutant(
         name="forget a gap with the row that has it",
@@ -279,6 +285,7 @@ MUTANTS = (
         text="        for place in places[self._counting[places]].tolist():\n",
         to="        for place in ():\n",
         plan="gap-of-a-row-that-is-being-placed",
+        also=UNFIT_GAPS,
     ),
     Mutant(
         name="do not know the dead letters of a journal that took another id",
@@ -381,6 +388,7 @@ MUTANTS = (
         text="        new = new[~run.window.are_behind(new)]\n",
         to="",
         plan="a-window-behind-what-another-host-closed",
+        also=UNFIT_GAPS,
     ),
     Mutant(
         name="take for kept in the log what is dropped as settled before the switch",
@@ -409,6 +417,7 @@ MUTANTS = (
         text="        if not gaps.is_above_known(trigger):\n",
         to="        if skipped >= 0:\n            continue\n        if not gaps.is_above_known(trigger):\n",
         plan="the-gap-of-a-row-that-was-forgotten",
+        also=UNFIT_GAPS,
     ),
     Mutant(
         name="compare what came twice with a trigger as it was before the block",
@@ -423,6 +432,7 @@ MUTANTS = (
         text="            self.window.place(trigger)\n",
         to="            pass\n",
         plan="a-gap-over-numbers-that-are-still-to-be-placed",
+        also=UNFIT_GAPS,
     ),
     Mutant(
         name="place above all that the database has without a gap",
@@ -437,6 +447,13 @@ MUTANTS = (
         text="                is_told = True\n                await asyncio.sleep(AGAIN_S)\n",
         to="                return\n",
         plan="a-doubt-that-cannot-be-noted",
+    ),
+    Mutant(
+        name=UNFIT_GAPS,
+        file="daemon/pipeline/committer.py",
+        text="self._commit(await self._gaps.fit(await self._placed(together)))",
+        to="self._commit(await self._placed(together))",
+        plan="closed-rows-behind-one-that-was-placed",
     ),
 )
 
@@ -454,12 +471,16 @@ def copy_with(mutant: Mutant | None, folder: Path) -> None:
         elif source.exists():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, folder / name)
-    if mutant is not None:
-        path = folder / mutant.file
-        before = path.read_text()
-        if before.count(mutant.text) != 1:
-            raise NoSuchText(f"{mutant.name}: {mutant.file} has its text {before.count(mutant.text)} times")
-        path.write_text(before.replace(mutant.text, mutant.to))
+    for each in MUTANTS if mutant is not None else ():
+        if each.name in (mutant.name, mutant.also):
+            _change(each, folder / each.file)
+
+
+def _change(mutant: Mutant, path: Path) -> None:
+    before = path.read_text()
+    if before.count(mutant.text) != 1:
+        raise NoSuchText(f"{mutant.name}: {mutant.file} has its text {before.count(mutant.text)} times")
+    path.write_text(before.replace(mutant.text, mutant.to))
 
 
 def run(mutant: Mutant, seeds: int, jobs: int, skip: set[int]) -> str | None:

@@ -45,7 +45,7 @@ class RecoveredGroup:
     """What was left of one group.
 
     rows: ledger rows of the newest runs, ascending; history: those of them that nothing revises which is not among
-    them. is_whole: whether these are all of their runs, or of the last triggers.
+    them. is_whole: whether these are all of their runs, or of the last triggers. tail: see `InStore`.
     position: up to where the database has it. journal, dead_letters: opened; no journal where none is kept. amount:
     what the journal has and the database lacks. revocable: what the journal has, and the database too, which may lose
     it again; as `Journal` says. again:
@@ -68,6 +68,7 @@ class RecoveredGroup:
     dead_letters: DeadLetters
     history: Array
     is_whole: bool = True
+    tail: Array | None = None
     revocable: Array = field(default_factory=lambda: NO_RECORDS)
     again: Sequence[ClosedBlock] = ()
     letters: Array | None = None
@@ -189,6 +190,7 @@ async def recover_group(
         rows=rows,
         history=history,
         is_whole=found.is_whole,
+        tail=in_store.tail,
         position=position,
         journal=found.journal,
         amount=found.amount,
