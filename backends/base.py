@@ -198,7 +198,7 @@ class Store(Protocol):
         Nothing of the batch is there afterwards, or (without transactions) nothing that committing it changes.
 
         Raises:
-            BatchRejected: as `commit`.
+            BatchRejected, CommitsLost, OtherJournal: as `commit`.
         """
 
     async def position(self, group: str, stream: Stream = Stream.JOURNAL) -> JournalPosition | None:

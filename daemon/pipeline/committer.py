@@ -28,6 +28,7 @@ from daemon.pipeline.placer import Asked, NotePlaced, Placer, apart
 from daemon.pipeline.placing import (
     Placed,
     late_to_place,
+    set_aside_for_good,
     to_place,
     without,
 )
@@ -417,7 +418,7 @@ class Committer:
         triggers = list(of_trigger.values())
 
         async def offer(some: Sequence[list[_Part]]) -> Reason | None:
-            return await self._rehearse([part for trigger in some for part in trigger], blocks)
+            return await self._rehearse([part.block for trigger in some for part in trigger], blocks)
 
         if reason is not None and len(triggers) == 1:
             found = [(0, reason)]
@@ -433,15 +434,18 @@ class Committer:
     ) -> list[tuple[_Part, Reason]]:
         """Which of the parts of one trigger the store rejects: the first that it does not take, and all behind it."""
         for upto in range(1, len(parts)):
-            why = await self._rehearse(parts[:upto], blocks)
+            why = await self._rehearse([part.block for part in parts[:upto]], blocks)
             if why is not None:
                 return [(parts[upto - 1], why), *((part, Reason(FOLLOWS)) for part in parts[upto:])]
         return [(parts[-1], reason)]
 
-    async def _rehearse(self, parts: list[_Part], blocks: list[Waiting]) -> Reason | None:
-        """Why the store rejects parts of blocks; None where it would take them."""
+    async def _rehearse(self, parts: list[ClosedBlock], blocks: list[Waiting]) -> Reason | None:
+        """Why the store rejects parts of blocks; None where it would take them.
+
+        Raises CommitsLost or OtherJournal where it is no longer at the position that these follow.
+        """
         try:
-            await self._persist(self._store.rehearse, self._batch([part.block for part in parts], blocks))
+            await self._persist(self._store.rehearse, self._batch(parts, blocks))
         except BatchRejected as error:
             return Reason.of(error)
         return None
@@ -486,10 +490,14 @@ class Committer:
 
         blocks: as `apart` divides them.
         """
-        blocks = [*blocks[:-1], await self._placer.with_placed(blocks[-1])]
-        for waiting in blocks:
+        *before, last = blocks
+        placed = await self._placer.with_placed(last)
+        if set_aside_for_good(placed.block) > set_aside_for_good(last.block):
+            # The ledger was asked first, and then for the readings: the database may have lost these in between.
+            await self._rehearse([nothing_of(last.block)], [last])
+        for waiting in [*before, placed]:
             await self._keep_aside(waiting)
-        return blocks
+        return [*before, placed]
 
     async def _ask(self, query: Asked) -> Array:
         """Ask the store, again for as long as it is not available."""

@@ -48,6 +48,11 @@ def to_place(block: ClosedBlock) -> Array:
     return np.asarray(np.isin(block.aside.reason, FOR_THE_DATABASE) & (block.aside.run > 0))
 
 
+def set_aside_for_good(block: ClosedBlock) -> int:
+    """How many readings a block sets aside that cannot be placed."""
+    return int(np.count_nonzero(~to_place(block)))
+
+
 def without(block: ClosedBlock, gone: Array) -> ClosedBlock:
     """The block without some of what it sets aside; gone: bool, shape (n,)."""
     return replace(block, aside=None if block.aside is None or gone.all() else block.aside[~gone])

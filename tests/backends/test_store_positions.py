@@ -52,10 +52,11 @@ class Positions:
         return batch
 
     async def refuses(self, error: type[StoreError], batch: Batch, found: JournalPosition) -> None:
-        with pytest.raises(error) as refused:
-            await self.store.commit(batch)
-        assert refused.value.position == found  # type: ignore[attr-defined]
-        assert "\n" not in str(refused.value)
+        for call in (self.store.commit, self.store.rehearse):
+            with pytest.raises(error) as refused:
+                await call(batch)
+            assert refused.value.position == found  # type: ignore[attr-defined]
+            assert "\n" not in str(refused.value)
         await self.holds(found if found.sequence else None)
 
     async def holds(self, position: JournalPosition | None) -> None:

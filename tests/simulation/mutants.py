@@ -455,6 +455,20 @@ MUTANTS = (
         to="self._commit(await self._placed(together))",
         plan="closed-rows-behind-one-that-was-placed",
     ),
+    Mutant(
+        name="forget which run has what may have come before",
+        file="daemon/pipeline/assembly/assembly.py",
+        text="            before[again] |= run.window.has(block[again])\n",
+        to="            pass\n",
+        plan="half-of-the-instruments-begin-again-below-the-first",
+    ),
+    Mutant(
+        name="set aside what was compared while the database fell back",
+        file="daemon/pipeline/committer.py",
+        text="            await self._rehearse([nothing_of(last.block)], [last])\n",
+        to="            pass\n",
+        plan="compared-while-the-database-fell-back",
+    ),
 )
 
 

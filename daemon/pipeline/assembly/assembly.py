@@ -404,19 +404,24 @@ class Assembly:
 
         Such a reading was taken before this run began, and its timestamp is that of its trigger: an instrument with a
         slow clock must not end up in the wrong run. Nor must one that comes late, its clock a little behind those
-        that voted for this run: of a number that both runs have reached, it lies nearer to where this one began.
+        that voted for this run: of a number that both runs have reached, it lies nearer to where this one began. What
+        may have come before, and is in one of the two runs, goes there again, whatever was known of them then.
         """
         current = self._runs.current
-        old = np.flatnonzero(block["time_ns"] < current.started_ns)
-        if not len(old):
-            return block, origin
-        apart = run.window.apart_from_all(block[old])
-        is_before = apart < ONE_MOMENT_NS
-        if current.progress.front is not None:
-            reached = block["trigger"][old] <= current.progress.front
-            is_before &= ~reached | (apart <= current.started_ns - block["time_ns"][old])
         before = np.zeros(len(block), bool)
-        before[old[is_before]] = True
+        old = np.flatnonzero(block["time_ns"] < current.started_ns)
+        if len(old):
+            apart = run.window.apart_from_all(block[old])
+            is_before = apart < ONE_MOMENT_NS
+            if current.progress.front is not None:
+                reached = block["trigger"][old] <= current.progress.front
+                is_before &= ~reached | (apart <= current.started_ns - block["time_ns"][old])
+            before[old[is_before]] = True
+        again = ~self.sessions.is_new(origin)
+        if again.any():
+            before[again] |= run.window.has(block[again])
+            again &= before
+            before[again] = ~current.window.has(block[again])
         if before.any():
             self._triggers.accept_near(run, block[before], origin[before], now, out)
         return block[~before], origin[~before]

@@ -298,6 +298,19 @@ class Window:
         """Which readings of closed triggers the ledger calls missing, each once: bool, shape (n,)."""
         return missing_in(self._ledger, block["trigger"] & self._mask, block)
 
+    def has(self, block: Array) -> Array:
+        """Which readings are in closed triggers, by their time: bool, shape (n,).
+
+        What an instrument's clock makes span a moment or more proves nothing.
+        """
+        closed: Array = self.slots(block["trigger"]) == CLOSED
+        if not closed.any():
+            return closed
+        there = block[closed]
+        at = there["trigger"] & self._mask
+        closed[closed] = ~_lacks(self._ledger, at, there) & self.is_within(there) & ~self.is_wide(there)
+        return closed
+
     def span(self, block: Array) -> None:
         """The readings of closed triggers span the times of these, too."""
         _span(self._ledger, block["trigger"] & self._mask, block["time_ns"])
@@ -343,8 +356,7 @@ def are_wide(ledger: Array, at: Array) -> Array:
 
 def missing_in(ledger: Array, at: Array, block: Array) -> Array:
     """Which readings their ledger rows call missing, each once: bool, shape (n,); at: intp, the row of each."""
-    byte, bit = _bits(block)
-    missing = (ledger["missing"][at, byte] & bit) != 0
+    missing = _lacks(ledger, at, block)
     return np.asarray(missing & first_of_each(at * (8 * ledger["missing"].shape[1]) + block["instrument"]))
 
 
@@ -363,6 +375,11 @@ def note_late(ledger: Array, at: Array, block: Array, utc_ns: int) -> Array:
     _span(ledger, rows, times)
     np.add.at(ledger["duplicates"], at[~late], 1)
     return late
+
+
+def _lacks(ledger: Array, at: Array, block: Array) -> Array:
+    byte, bit = _bits(block)
+    return np.asarray((ledger["missing"][at, byte] & bit) != 0)
 
 
 def _span(ledger: Array, rows: Array, times: Array) -> None:

@@ -12,6 +12,8 @@ from daemon.pipeline.committer import FOLLOWS
 from daemon.pipeline.dead_letters import DeadLetters
 from daemon.pipeline.journal import Amount
 from schemas.batch import Batch, JournalPosition, Stream
+from schemas.queries import Query, TriggersReadings
+from schemas.readings import Array
 from tests.support.disks import REAL
 from tests.support.pipelines import Logger, eventually, journaling, logging_to_memory
 from tests.support.readings import make_block, make_group, time_of, whole
@@ -509,6 +511,40 @@ async def test_what_is_late_for_a_dead_letter_that_the_database_lost_too_follows
         await eventually(lambda: pipeline.figures().dead_letters.blocks == 2)
         send(*((5, i) for i in range(5)))
         await eventually(lambda: pipeline.waiting.triggers == 0)
+
+
+class FallsBack(MemoryStore):
+    """Loses all but the first trigger between the questions what its ledger has, and which readings are there."""
+
+    has_lost = False
+
+    async def ask(self, query: Query) -> Array:
+        if isinstance(query, TriggersReadings) and not self.has_lost:
+            self.has_lost = True
+            kept = self._groups["bpm"]
+            kept.positions[Stream.JOURNAL] = JournalPosition(sequence=1, triggers=1, readings=5)
+            kept.ledger = {(1, 1): kept.ledger[1, 1]}
+            kept.readings = [kept.everything()[:5]]
+        return await super().ask(query)
+
+
+async def test_what_is_compared_while_the_database_falls_back_is_compared_again(tmp_path: Path) -> None:
+    """A reading whose trigger is gone by then is in the place of no other."""
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        pipeline = logger.pipelines["bpm"]
+        block = whole(GROUP, 1, 2)
+        block["epoch"] = 7
+        for readings in (block[:5], block[5:]):
+            pipeline.receive(readings.copy())
+            await eventually(lambda: pipeline.waiting.blocks == 0)
+        logger.store.__class__ = FallsBack
+        origin = Origin.of(pipeline.connect(spooled=False, session=7).column, 0, 1)
+        with pipeline._assembly.taking_again():
+            pipeline.take_readings_again(block[5:6], origin, REAL.clock.now(), own=origin)
+        await eventually(lambda: pipeline.waiting.blocks == 0)
+        assert pipeline.figures().dead_letters == Amount()
+    stored = await logger.stored(GROUP)
+    assert stored[["trigger", "instrument"]].tolist() == [*((1, i) for i in range(5)), (2, 0)]
 
 
 @pytest.mark.parametrize("is_under_way", [False, True])

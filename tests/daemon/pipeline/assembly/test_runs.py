@@ -339,6 +339,18 @@ def test_a_start_remembers_when_the_run_without_an_epoch_began() -> None:
     assert (assembly.run, assembly.counts.opened, assembly.counts.duplicate) == (2, 0, 10)
 
 
+def test_what_may_have_come_before_goes_to_the_run_that_has_it() -> None:
+    """The run before got some of what was taken after the restart, since too few instruments voted for that."""
+    before = history_of(GROUP, *range(1, 31))
+    current = history_of(GROUP, *range(20, 30), run=2)
+    for name in ("time_ns", "first_ns", "last_ns"):
+        before[name][-1] += HOUR_NS
+        current[name] += HOUR_NS
+    assembly = make(np.concatenate([before, current]))
+    blocks = assembly.receive(make_block(GROUP, [(30, i) for i in range(5)], when=after), None, at(0))
+    assert (assembly.run, closed(blocks), assembly.counts.duplicate) == (2, [], 5)
+
+
 def test_a_reading_that_the_newest_trigger_lacked_before_a_start_opens_no_run() -> None:
     """Its clock may be behind those of the instruments that are there."""
     history = history_of(GROUP, 1, 2, 3)
