@@ -208,7 +208,7 @@ class Committer:
             self._discards = self._dead_letters.discards
             try:
                 for together in apart([self._believed(waiting) for waiting in blocks]):
-                    await self._commit(await self._gaps.fit(await self._placed(together)))
+                    await self._commit(await self._fitting(await self._placed(together)))
             except _Discarded:
                 pass  # what of these blocks is not dealt with is taken again
             except CommitsLost as error:
@@ -498,6 +498,14 @@ class Committer:
         for waiting in [*before, placed]:
             await self._keep_aside(waiting)
         return [*before, placed]
+
+    async def _fitting(self, blocks: list[Waiting]) -> list[Waiting]:
+        """The blocks, with gaps that cover nothing which is committed."""
+        fit = await self._gaps.fit([waiting.block for waiting in blocks])
+        return [
+            waiting if block is waiting.block else replace(waiting, block=block)
+            for waiting, block in zip(blocks, fit, strict=True)
+        ]
 
     async def _ask(self, query: Asked) -> Array:
         """Ask the store, again for as long as it is not available."""

@@ -5,7 +5,8 @@ what lies above it stays with the row above. Assembly does so for triggers that 
 those that it remembers it may have forgotten the row above: where the database calls them skipped, they are not.
 
 Who counted a gap may not have known of a number in it: an earlier process has closed it, or another host's, and it is
-committed later. So whatever is committed passes `CommittedGaps` last, which goes by numbers alone.
+committed later. So whatever is committed, dead letters that are retried, too, passes `CommittedGaps` last, which goes
+by numbers alone.
 """
 
 import math
@@ -16,7 +17,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from daemon.pipeline.backlog import Waiting
 from schemas.batch import ClosedBlock
 from schemas.ledger import ledger_dtype, own_rows
 from schemas.queries import LedgerNeighbours, LedgerTail
@@ -118,25 +118,26 @@ class CommittedGaps:
         self._runs.clear()
         self._newest_run = math.inf
 
-    async def fit(self, blocks: list[Waiting]) -> list[Waiting]:
+    async def fit(self, blocks: Sequence[ClosedBlock]) -> list[ClosedBlock]:
         """The blocks, which are committed next, with gaps that fit each other and what is committed.
 
         Rows of others, whose gaps cover numbers of these, are revised in the first block: where only some of the blocks
         come to be committed, that is right while the other numbers are open.
         """
-        if self._follow(blocks):
-            return blocks
-        every = [rows for each in blocks for rows in (each.block.ledger, each.block.revised) if len(rows)]
+        fit = list(blocks)
+        if self._follow(fit):
+            return fit
+        every = [rows for each in fit for rows in (each.ledger, each.revised) if len(rows)]
         for run in np.unique(np.concatenate([rows["run"] for rows in every])).tolist() if every else ():
-            fitting = _Fitting(await self._committed(run), _Around(self._group, run, self._ask), blocks, run)
-            blocks = await fitting.fit()
-        return blocks
+            fitting = _Fitting(await self._committed(run), _Around(self._group, run, self._ask), fit, run)
+            fit = await fitting.fit()
+        return fit
 
-    def _follow(self, blocks: Sequence[Waiting]) -> bool:
+    def _follow(self, blocks: Sequence[ClosedBlock]) -> bool:
         """Take note of new triggers of one run above all that are committed, which fit, as almost always."""
-        if any(len(each.block.revised) for each in blocks):
+        if any(len(each.revised) for each in blocks):
             return False
-        ledgers = [each.block.ledger for each in blocks if len(each.block.ledger)]
+        ledgers = [each.ledger for each in blocks if len(each.ledger)]
         if not ledgers:
             return True
         runs, triggers, skipped = (_column(ledgers, name) for name in ("run", "trigger", "skipped"))
@@ -250,15 +251,15 @@ class _Around:
 class _Fitting:
     """Blocks that are committed next, of which the gaps of one run are made to fit."""
 
-    def __init__(self, known: _Committed, around: _Around, blocks: Sequence[Waiting], run: int) -> None:
+    def __init__(self, known: _Committed, around: _Around, blocks: Sequence[ClosedBlock], run: int) -> None:
         self._known, self._around = known, around
         self._blocks = list(blocks)
         self._new: list[int] = []
         self._revised: set[int] = set()
         self._gaps: dict[int, list[tuple[int, str, int]]] = defaultdict(list)  # by number, where its rows are
         self._others: list[Array] = []
-        for k, waiting in enumerate(self._blocks):
-            ledger, revised = waiting.block.ledger, waiting.block.revised
+        for k, block in enumerate(self._blocks):
+            ledger, revised = block.ledger, block.revised
             self._new += ledger["trigger"][ledger["run"] == run].tolist()
             self._revised.update(revised["trigger"][revised["run"] == run].tolist())
             for name, rows in (("ledger", ledger), ("revised", revised)):
@@ -266,7 +267,7 @@ class _Fitting:
                     self._gaps[int(rows["trigger"][row])].append((k, name, row))
         self._new.sort()
 
-    async def fit(self) -> list[Waiting]:
+    async def fit(self) -> list[ClosedBlock]:
         """The blocks, as they fit."""
         highest = self._known.highest
         for number in self._new:
@@ -306,15 +307,14 @@ class _Fitting:
         most = number - await self._below(number) - 1
         places = self._gaps[number]
         for k, name, row in places:
-            block = self._blocks[k].block
-            rows = getattr(block, name)
+            rows = getattr(self._blocks[k], name)
             if rows["skipped"][row] > most:
                 rows = rows.copy()
                 rows["skipped"][row] = most
-                self._blocks[k] = replace(self._blocks[k], block=replace(block, **{name: rows}))
+                self._blocks[k] = replace(self._blocks[k], **{name: rows})
         # What is revised of a batch is written last.
         k, name, row = max(places, key=lambda place: (place[1] == "revised", place[0]))
-        self._known.note_gap(number, int(getattr(self._blocks[k].block, name)["skipped"][row]))
+        self._known.note_gap(number, int(getattr(self._blocks[k], name)["skipped"][row]))
 
     async def _below(self, number: int) -> float:
         """The number right below that is committed, or comes to be."""
@@ -329,6 +329,5 @@ class _Fitting:
 
     def _revise_others(self) -> None:
         if self._others:
-            first = self._blocks[0]
-            revised = np.concatenate([first.block.revised, *self._others])
-            self._blocks[0] = replace(first, block=replace(first.block, revised=revised))
+            revised = np.concatenate([self._blocks[0].revised, *self._others])
+            self._blocks[0] = replace(self._blocks[0], revised=revised)

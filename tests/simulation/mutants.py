@@ -451,7 +451,7 @@ MUTANTS = (
     Mutant(
         name=UNFIT_GAPS,
         file="daemon/pipeline/committer.py",
-        text="self._commit(await self._gaps.fit(await self._placed(together)))",
+        text="self._commit(await self._fitting(await self._placed(together)))",
         to="self._commit(await self._placed(together))",
         plan="closed-rows-behind-one-that-was-placed",
     ),

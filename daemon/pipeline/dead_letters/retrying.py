@@ -15,6 +15,7 @@ from daemon.pipeline.closed_blocks import merge
 from daemon.pipeline.dead_letters.finding import find_refused
 from daemon.pipeline.dead_letters.folder import DeadLetters
 from daemon.pipeline.dead_letters.format import Letter
+from daemon.pipeline.gaps import CommittedGaps
 from daemon.pipeline.journal import Amount
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.readings import InstrumentGroup
@@ -74,6 +75,7 @@ class Retrying:
         self._group = group
         self._letters = letters
         self._account = JournalPosition(sequence=0)
+        self._gaps = CommittedGaps(group, store.ask, None)
         self._turn = asyncio.Lock()
 
     async def round(self, outcome: Outcome | None = None) -> Outcome:
@@ -145,7 +147,8 @@ class Retrying:
 
     async def _commit(self, offered: Sequence[tuple[Letter, ClosedBlock]]) -> None:
         letters = [letter for letter, _ in offered]
-        batch = self._batch(offered)
+        self._gaps.forget()  # what came since they were kept is committed without this one knowing
+        batch = self._batch(letters, await self._gaps.fit([block for _, block in offered]))
         mine = {letter.serial for letter in letters}
         older = [letter for letter in self._letters.upto(letters[-1].serial) if letter.serial not in mine]
         if older:
@@ -161,15 +164,15 @@ class Retrying:
         self.outcome.readings += readings
         await self._letters.committed(letters)
 
-    def _batch(self, offered: Sequence[tuple[Letter, ClosedBlock]]) -> Batch:
+    def _batch(self, letters: Sequence[Letter], blocks: Sequence[ClosedBlock]) -> Batch:
         before = self._account
         return Batch(
-            **merge([block for _, block in offered]).parts,
+            **merge(blocks).parts,
             group=self._group,
             position=JournalPosition(
-                sequence=offered[-1][0].serial,
-                triggers=before.triggers + sum(letter.triggers for letter, _ in offered),
-                readings=before.readings + sum(letter.readings for letter, _ in offered),
+                sequence=letters[-1].serial,
+                triggers=before.triggers + sum(letter.triggers for letter in letters),
+                readings=before.readings + sum(letter.readings for letter in letters),
                 journal=before.journal,
             ),
             # They are removed from the disk as soon as the database has them.

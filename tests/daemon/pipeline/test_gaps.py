@@ -10,9 +10,7 @@ import pytest
 from backends.base import BatchRejected
 from backends.memory.store import MemoryStore
 from daemon.pipeline import gaps
-from daemon.pipeline.backlog import Waiting
 from daemon.pipeline.closed_blocks import merge
-from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.gaps import CommittedGaps
 from daemon.pipeline.pipeline import Pipeline
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition
@@ -164,6 +162,18 @@ async def test_a_rejected_trigger_is_in_no_gap(tmp_path: Path) -> None:
     assert dict(rows[["trigger", "skipped"]].tolist()) == {1: 0, 6: 2}
 
 
+async def test_a_dead_letter_that_is_retried_has_no_gap_over_what_came_meanwhile(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        pipeline = logger.pipelines["bpm"]
+        await commit(pipeline, closed({1: 0}))
+        logger.store.__class__ = Picky
+        await commit(pipeline, closed({3: 1}), closed({5: 1}))
+        await commit(pipeline, closed({2: 0}))
+        logger.store.__class__ = MemoryStore
+        assert (await pipeline.retry()).committed == 1
+        assert await gaps_of(logger) == {1: 0, 2: 0, 3: 0, 5: 1}
+
+
 async def test_what_the_database_had_at_the_start_is_asked_for_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,8 +206,7 @@ async def play(rng: random.Random) -> None:
         for number in sorted(there):
             there[number] = there[number] if below is None else min(there[number], number - below - 1)
             below = number
-        waiting = [Waiting(sequence, block, DurableState(), 0, 0, None) for block in blocks]
-        fit = merge([each.block for each in await fitting.fit(waiting)])
+        fit = merge(await fitting.fit(blocks))
         await store.commit(
             Batch(
                 **fit.parts,
