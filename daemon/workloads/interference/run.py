@@ -279,7 +279,7 @@ class ExperimentRun(Run):
             raise _gone(gone.args[0]) from None
 
     def _totals(self) -> dict[str, Totals]:
-        return {name: reader.figures().totals for name, reader in self._own_readers().items()}
+        return {name: reader.totals for name, reader in self._own_readers().items()}
 
     def _with_last_answers(self, block: Block) -> Block:
         """A block with the answers that came after its end: without them long ones would be missing, not short ones."""
