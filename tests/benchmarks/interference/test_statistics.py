@@ -1,13 +1,17 @@
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from benchmarks.interference.report.dose import dose_response
 from benchmarks.interference.statistics.analysis import analysed
 from benchmarks.interference.statistics.estimate import (
     against_neighbours,
@@ -19,7 +23,7 @@ from benchmarks.interference.statistics.estimate import (
 from benchmarks.interference.statistics.verdicts import TOO_WIDE, verdict
 from daemon.workloads.interference.blocks import dealt, planned, seconds_of, staffed
 from daemon.workloads.interference.command_line import command_of, experiment_of, workload_of, workload_words
-from schemas.api.interference import Experiment, Ratio, Record
+from schemas.api.interference import Block, Experiment, Ratio, Record
 from schemas.checking.problems import ConfigError
 from schemas.config import Workload
 from tests.support.interference_records import HISTORY, SCAN, made_record
@@ -207,6 +211,34 @@ def test_blocks_of_a_that_scatter_without_end_do_not_show_a_steady_machine() -> 
     assert result.steadiness.startswith("Whether the machine was steady is not known: ")
 
 
+def changed(record: Record, update: Callable[[Block], dict[str, Any]]) -> Record:
+    """The record with fields of its blocks changed."""
+    return record.model_copy(update={"blocks": [block.model_copy(update=update(block)) for block in record.blocks]})
+
+
+def test_a_figure_that_moved_is_told_beside_one_of_which_nothing_is_known() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), pairs=5), noise=0.01)
+    factors = [1, 1, 30, 1, 0.02, 1, 1, 1, 40, 1, 1]
+    result = analysed(
+        changed(
+            record,
+            lambda b: {"p99_ms": (b.p99_ms or 0) * factors[b.number - 1], "rate": 50.0 if b.number in (3, 7, 11) else 100.0},
+        )
+    )
+    assert result.steady is False
+    assert result.steadiness.startswith("The machine was not steady: ")
+    assert "(commit rate 50 to 50 % lower)" in result.steadiness
+    assert result.headline.endswith("The machine was not steady.")
+
+
+def test_a_straight_drift_does_not_show_in_what_a_is_to_a_where_a_block_is_left_out() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), pairs=8), noise=0.0, drift=2.0)
+    found = analysed(changed(record, lambda b: {"drained": b.number != 5})).agreement
+    ratio = next(each.a_to_a for each in found if each.figure == "p99_ms")
+    assert ratio.ratio == pytest.approx(1, abs=1e-6)
+    assert ratio.pairs >= 2
+
+
 def test_what_was_in_time_is_a_fraction_of_all_questions_and_not_of_blocks() -> None:
     record = made_record(Experiment(workloads=(SCAN,), pairs=4))
     with_readers = [block for block in record.blocks if block.kind == "B"]
@@ -245,6 +277,21 @@ def test_blocks_in_which_nobody_looked_at_the_server_are_not_blocks_in_which_not
     assert analysed(record.model_copy(update={"blocks": blocks})).server == []
 
 
+def test_a_counter_that_a_block_does_not_know_is_not_one_that_stood_still() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), pairs=4))
+    # The server was restarted in block 1, and nothing was looked up in block 3.
+    unknown = {1: {"wal_bytes", "cache_hits"}, 3: {"cache_hits", "cache_misses"}}
+
+    def known(block: Block) -> dict[str, Any]:
+        there = {name: value for name, value in block.server.items() if name not in unknown.get(block.number, ())}
+        return {"server": there | ({"cache_hits": 0.0, "cache_misses": 0.0} if block.number == 3 else {})}
+
+    rows = {row.name: row for row in analysed(changed(record, known)).server}
+    assert rows["cache_hit_percent"].a == pytest.approx(100)
+    assert rows["wal_bytes"].a == pytest.approx(1.1e6)
+    assert rows["cache_hits"].a == pytest.approx(5e4 * 3 / 4)
+
+
 def test_a_dose_with_which_nothing_was_committed_crosses_every_budget() -> None:
     record = made_record(Experiment(workloads=(SCAN,), doses=(1, 2, 4), pairs=3), p99_a_reader=1.01, noise=0.01)
     assert analysed(record).crossing is None
@@ -254,6 +301,42 @@ def test_a_dose_with_which_nothing_was_committed_crosses_every_budget() -> None:
     assert result.crossing == 4
     assert "is crossed at 4 readers at the latest, with which nothing was committed in 3 of 3 blocks." in (
         result.crossing_words
+    )
+
+
+def test_a_stall_while_nothing_was_sent_is_none_of_the_readers() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), doses=(1, 2, 4), pairs=3), p99_a_reader=1.01, noise=0.01)
+    still = {"triggers": 0, "rate": 0.0, "reading_rate": 0.0, "received_rate": 0.0, "p50_ms": None, "p99_ms": None}
+    result = analysed(changed(record, lambda b: {**still, "backlog": 0} if 3 <= b.number <= 7 else {}))
+    assert result.crossing is None
+    assert "is not crossed up to 4 readers" in result.crossing_words
+
+
+def test_a_dose_whose_backlog_never_went_away_is_not_passed_over() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), doses=(1, 2, 4), pairs=3), p99_a_reader=1.01, noise=0.01)
+    after = {block.number + 1 for block in record.blocks if block.readers == 4}
+    flooded = changed(
+        record,
+        lambda b: {"p99_ms": 9000.0} if b.readers == 4 else {"drained": b.number not in after},
+    )
+
+    result = analysed(flooded)
+
+    assert {row.readers for row in result.rows} == {1, 2}
+    assert result.crossing == 4
+    assert "is crossed at 4 readers at the latest, with which it was 9,000 ms or more in 3 of 3 blocks." in (
+        result.crossing_words
+    )
+    assert "With 4 readers nothing can be compared: the backlog of 3 of 3 blocks did not go away" in result.headline
+    assert [row.readers for row in result.readers] == [1, 2, 4]
+
+
+def test_readers_that_flood_each_block_are_said_and_not_that_there_were_few_blocks() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), pairs=4), noise=0.01)
+    result = analysed(changed(record, lambda b: {"drained": b.number == 1 or b.kind == "B"}))
+    assert result.rows == []
+    assert result.headline.startswith(
+        "With 4 readers nothing can be compared: the backlog of 4 of 4 blocks did not go away before the next one"
     )
 
 
@@ -346,6 +429,20 @@ def test_the_report_is_one_file_without_scripts_and_escapes_what_servers_say(tmp
     assert "a processor &lt;of&gt; no make" in html
     assert html.count('class="band"') == 12 * 3  # each block of B in the panels of p99, rate and readers
     assert json.loads(kept.read_text())["result"]["doses"][0]["readers"] == 0
+
+
+def test_a_crossing_beyond_the_points_lies_within_the_plot() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), doses=(1, 2, 40), pairs=3), p99_a_reader=1.0, noise=0.01)
+    still = {"triggers": 0, "rate": 0.0, "reading_rate": 0.0, "p50_ms": None, "p99_ms": None}
+    stalled = changed(record, lambda b: still if b.readers == 40 else {})
+    stalled = stalled.model_copy(update={"conditions": stalled.conditions.model_copy(update={"budget_ms": 5000.0})})
+    result = analysed(stalled)
+    assert (result.crossing, [dose.readers for dose in result.doses]) == (40, [0, 1, 2])
+
+    drawn = dose_response(stalled.model_copy(update={"result": result}))
+
+    (place,) = re.findall(r'd="M([-\d.]+) ([-\d.]+)V100" class="budget"', drawn)
+    assert all(0 <= float(each) <= 100 for each in place)
 
 
 def test_what_is_no_record_is_told_in_one_line(tmp_path: Path) -> None:
