@@ -12,6 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from benchmarks.interference.report.dose import dose_response
+from benchmarks.interference.report.timeline import panels
 from benchmarks.interference.statistics.analysis import analysed
 from benchmarks.interference.statistics.estimate import (
     against_neighbours,
@@ -21,6 +22,7 @@ from benchmarks.interference.statistics.estimate import (
     independent,
 )
 from benchmarks.interference.statistics.verdicts import TOO_WIDE, verdict
+from daemon.workloads.interference.archive import summary_of
 from daemon.workloads.interference.blocks import dealt, planned, seconds_of, staffed
 from daemon.workloads.interference.command_line import command_of, experiment_of, workload_of, workload_words
 from schemas.api.interference import Block, Experiment, Ratio, Record
@@ -331,6 +333,15 @@ def test_a_dose_whose_backlog_never_went_away_is_not_passed_over() -> None:
     assert [row.readers for row in result.readers] == [1, 2, 4]
 
 
+def test_a_block_that_is_left_out_is_in_no_mark_of_the_report() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), pairs=2), noise=0.0)
+    slow = changed(record, lambda b: {"p99_ms": 5000.0, "drained": False} if b.number == 3 else {})
+    drawn = panels(slow.model_copy(update={"result": analysed(slow)}))
+    assert "median of the blocks of A: 8.00 ms" in drawn
+    assert "p99 ×" not in drawn  # both blocks of B are next to it
+    assert summary_of(slow, {}).blocks == 4
+
+
 def test_readers_that_flood_each_block_are_said_and_not_that_there_were_few_blocks() -> None:
     record = made_record(Experiment(workloads=(SCAN,), pairs=4), noise=0.01)
     result = analysed(changed(record, lambda b: {"drained": b.number == 1 or b.kind == "B"}))
@@ -431,7 +442,7 @@ def test_the_report_is_one_file_without_scripts_and_escapes_what_servers_say(tmp
     assert json.loads(kept.read_text())["result"]["doses"][0]["readers"] == 0
 
 
-def test_a_crossing_beyond_the_points_lies_within_the_plot() -> None:
+def test_a_crossing_beyond_the_points_has_its_place_in_the_plot() -> None:
     record = made_record(Experiment(workloads=(SCAN,), doses=(1, 2, 40), pairs=3), p99_a_reader=1.0, noise=0.01)
     still = {"triggers": 0, "rate": 0.0, "reading_rate": 0.0, "p50_ms": None, "p99_ms": None}
     stalled = changed(record, lambda b: still if b.readers == 40 else {})
@@ -441,8 +452,9 @@ def test_a_crossing_beyond_the_points_lies_within_the_plot() -> None:
 
     drawn = dose_response(stalled.model_copy(update={"result": result}))
 
-    (place,) = re.findall(r'd="M([-\d.]+) ([-\d.]+)V100" class="budget"', drawn)
-    assert all(0 <= float(each) <= 100 for each in place)
+    (crossing,) = re.findall(r'd="M([\d.]+) [\d.]+V100" class="budget"', drawn)
+    last = re.findall(r'd="M([\d.]+) [\d.]+h0" class="point p99"', drawn)[-1]
+    assert float(last) < float(crossing) / 5  # 2 readers and 40, on one axis
 
 
 def test_what_is_no_record_is_told_in_one_line(tmp_path: Path) -> None:
