@@ -39,6 +39,10 @@ DRAIN_LEAST_S = 30.0
 """Patience with the backlog that a block of B leaves behind, in blocks, and in seconds at least."""
 
 
+Beside = tuple[str, frozenset[str]]
+"""What goes on beside the blocks: the ceilings of the governor in words, and the other workloads."""
+
+
 class _Stopped(Exception):
     """Somebody stopped it."""
 
@@ -51,7 +55,8 @@ class ExperimentRun(Run):
     """Measures; its workloads stand ready and are stopped by whoever started them.
 
     blocks, timeline, notes: as in `schemas.api.interference.Record`, growing.
-    governor: the ceilings of the governor now, in words. after_block: awaited after each block.
+    beside: the ceilings of the governor now, in words, and what else asks the database. after_block: awaited after each
+    block.
     """
 
     def __init__(
@@ -62,7 +67,7 @@ class ExperimentRun(Run):
         readers: Readers,
         pipelines: Mapping[str, Pipeline],
         watch: Callable[[Callable[[str], None]], ServerWatch],
-        governor: Callable[[], str],
+        beside: Callable[[], Beside],
         after_block: Callable[[], Awaitable[None]],
     ) -> None:
         super().__init__(name)
@@ -85,11 +90,10 @@ class ExperimentRun(Run):
         self._waited = self._looks = 0  # triggers that waited, summed over so many looks in the block
         self._quiet = 0.0  # their mean in the last block of A that counts
         self._is_drained = True  # whether no more than that waited when the block began
-        self._governor = governor
-        self._beside: tuple[str, frozenset[str]] | None = (
-            None  # ceilings of the governor, and other workloads that read
-        )
+        self._ask_beside = beside
+        self._beside: Beside | None = None
         self._is_away_noted = False
+        self._failure: str | None = None
         self._noted: set[str] = set()  # workloads of which was said that questions fail
 
     def stop(self, why: str) -> None:
@@ -145,10 +149,11 @@ class ExperimentRun(Run):
         first, reading = read_counters(self._pipelines), self._totals()
         try:
             await self._pause(self.settings.block_s - self.settings.warm_up_s)
-        except _Stopped:
+        except (_Stopped, _Failed):
             self.blocks.append(self._block(number, block, begin_s, first, reading, whole=False))
             raise
-        measured = self._block(number, block, begin_s, first, reading, whole=True)
+        # Of B with the last answers: without them long ones would be missing, not short ones.
+        measured = self._block(number, block, begin_s, first, reading, whole=block.kind == "A")
         for reader in self._own_readers().values():
             reader.end_measuring()
         try:
@@ -208,6 +213,8 @@ class ExperimentRun(Run):
                 await self._stop.wait()
         except TimeoutError:
             return
+        if self._failure is not None:
+            raise _Failed(self._failure)
         raise _Stopped
 
     # --- the readers --------------------------------------------------------------------------------------------------
@@ -259,13 +266,19 @@ class ExperimentRun(Run):
 
     def _statuses(self) -> dict[str, ReaderStatus]:
         """Of its own workloads, which all run."""
-        found = self._readers.statuses()
-        for name in self._names():
-            if name not in found:
-                raise _gone(name)
-            if found[name].state is ReaderState.FAILED:
-                raise _Failed(f"workload {name} failed: {found[name].problem}")
-        return {name: found[name] for name in self._names()}
+        statuses = {name: reader.status() for name, reader in self._own_readers().items()}
+        for name, status in statuses.items():
+            if status.state is ReaderState.FAILED:
+                raise _Failed(f"workload {name} failed: {status.problem}")
+        return statuses
+
+    def _see_readers_run(self) -> None:
+        """End what is under way where a process died: it is started again before the block is over."""
+        try:
+            self._statuses()
+        except _Failed as error:
+            self._failure = str(error)
+            self._stop.set()
 
     def _note_problem(self, name: str, problem: str | None) -> None:
         if problem is not None and name not in self._noted:
@@ -282,10 +295,10 @@ class ExperimentRun(Run):
         return {name: reader.totals for name, reader in self._own_readers().items()}
 
     def _with_last_answers(self, block: Block) -> Block:
-        """A block with the answers that came after its end: without them long ones would be missing, not short ones."""
+        """The whole of a block: with the answers that came after its end."""
         due = {name: reader.stretch_figures() for name, reader in self._own_readers().items()}
         workloads = {name: with_answers(found, due[name]) for name, found in block.workloads.items()}
-        return block.model_copy(update={"workloads": workloads})
+        return block.model_copy(update={"workloads": workloads, "whole": True})
 
     # --- during the blocks --------------------------------------------------------------------------------------------
 
@@ -297,6 +310,7 @@ class ExperimentRun(Run):
             await asyncio.sleep(TICK_S)
             now = waiting(self._pipelines)
             self._check_commits()
+            self._see_readers_run()
             most, self._backlog = max(most, now), max(self._backlog, now)
             self._waited, self._looks = self._waited + now, self._looks + 1
             if time.monotonic() - before.at_s < every_s - TICK_S / 2:
@@ -315,18 +329,18 @@ class ExperimentRun(Run):
                 self._note(f"Commits of group {pipeline.group.name} failed and were tried again, {block}: {problem}.")
 
     def _check_beside(self) -> None:
-        """Note what changes beside the blocks: it is in some of them, and not in others."""
-        own, found = self._names(), self._readers.statuses()
-        others = frozenset(name for name, status in found.items() if name not in own and status.admitted)
-        before, self._beside = self._beside, (self._governor(), others)
+        """Note what goes on beside the blocks, and when that changes: it is in some of them, and not in others."""
+        before, self._beside = self._beside, self._ask_beside()
+        ceilings, others = self._beside
         if before is None:
+            if others:
+                self._note(f"Other workloads ran at the begin, in A and in B alike: {', '.join(sorted(others))}.")
             return
-        ceilings, read = before
-        if self._beside[0] != ceilings:
-            self._note(f"The governor was changed in block {self._number}: {self._beside[0] or 'it is off'}.")
-        for names, what in ((others - read, "began"), (read - others, "ended")):
+        if ceilings != before[0]:
+            self._note(f"The governor was changed in block {self._number}: {ceilings or 'it is off'}.")
+        for names, what in ((others - before[1], "began"), (before[1] - others, "ended")):
             if names:
-                self._note(f"Other readers {what} in block {self._number}: {', '.join(sorted(names))}.")
+                self._note(f"Other workloads {what} in block {self._number}: {', '.join(sorted(names))}.")
 
     def _sample_of(self, before: Counters, after: Counters, backlog: int) -> Sample:
         statuses = self._readers.statuses()
