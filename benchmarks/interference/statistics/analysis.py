@@ -129,9 +129,7 @@ def _agreement(blocks: Sequence[Block]) -> Iterator[Agreement]:
     quiet = [block for block in blocks if block.kind == "A"]
     number = [block.number for block in quiet]
     # In the middle of its neighbours, or a straight drift would show.
-    triples = [
-        (i - 1, i, i + 1) for i in range(1, len(quiet) - 1, 2) if number[i - 1] + number[i + 1] == 2 * number[i]
-    ]
+    triples = [(i - 1, i, i + 1) for i in range(1, len(quiet) - 1, 2) if number[i - 1] + number[i + 1] == 2 * number[i]]
     for figure in FIGURES:
         values, used = _known(quiet, figure, triples)
         if figure in ADDED or not used:

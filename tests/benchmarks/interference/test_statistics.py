@@ -224,7 +224,10 @@ def test_a_figure_that_moved_is_told_beside_one_of_which_nothing_is_known() -> N
     result = analysed(
         changed(
             record,
-            lambda b: {"p99_ms": (b.p99_ms or 0) * factors[b.number - 1], "rate": 50.0 if b.number in (3, 7, 11) else 100.0},
+            lambda b: {
+                "p99_ms": (b.p99_ms or 0) * factors[b.number - 1],
+                "rate": 50.0 if b.number in (3, 7, 11) else 100.0,
+            },
         )
     )
     assert result.steady is False

@@ -25,7 +25,8 @@ from benchmarks.visits.measuring.plan import (
     TINY,
     planned,
 )
-from benchmarks.visits.record import Comparison
+from benchmarks.visits.record import Comparison, Measured
+from benchmarks.visits.report.comparison import page
 from benchmarks.visits.report.run import series
 from benchmarks.visits.statistics.baseline import FLAT, Flatness, against, flatness, upkeep
 from benchmarks.visits.statistics.estimate import bend, mean, ratio, slope_ratio, spread
@@ -205,6 +206,22 @@ def test_making_and_dropping_partitions_counts_for_who_does_it_spread_over_the_v
         assert found.alone.at_end is not None
         assert found.with_upkeep.at_end is not None
         assert found.with_upkeep.at_end.value > 1.2 * found.alone.at_end.value
+
+
+def test_that_ours_reads_fewer_rows_than_the_papers_best_is_said() -> None:
+    comparison = made_comparison(seconds, groups=(MAIN,))
+
+    def fewer(run: Measured) -> Measured:
+        visits = [
+            each.model_copy(update={"objects_read": 25, "forced_read": 9 * each.visit // 10}) for each in run.run.visits
+        ]
+        return run.model_copy(update={"run": run.run.model_copy(update={"visits": tuple(visits)})})
+
+    measured = [fewer(run) if run.condition == OURS else run for run in comparison.measured]
+    comparison = comparison.model_copy(update={"measured": tuple(measured)})
+    for found in against(comparison):
+        assert found.read == pytest.approx({"objects_read": 0.25, "sources_read": 1.0, "forced_read": 0.9}, abs=0.01)
+    assert page(comparison).count("25 % as many last versions of objects, 100 % as many sources and 90 % as many") == 2
 
 
 def test_a_visit_that_was_resumed_is_in_no_comparison_and_no_line() -> None:
