@@ -105,7 +105,14 @@ def _filling(figures: Figures) -> tuple[str, str] | None:
 
 def _at_end(figures: Figures) -> tuple[str, str] | None:
     found = figures.at_end
-    return None if found is None else (f"{number(1 / found.value)} times faster", shown(found))
+    if found is None:
+        return None
+    if found.low <= 1 <= found.high:
+        return "no difference known", shown(found)
+    return (
+        f"{number(1 / found.value)} times faster" if found.high < 1 else f"{number(found.value)} times slower",
+        shown(found),
+    )
 
 
 def _flat(figures: Figures) -> tuple[str, str] | None:

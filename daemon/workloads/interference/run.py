@@ -38,6 +38,9 @@ DRAIN_BLOCKS = 2
 DRAIN_LEAST_S = 30.0
 """Patience with the backlog that a block of B leaves behind, in blocks, and in seconds at least."""
 
+SETTLED_S = 1.0
+"""A backlog that did not become less in so long is what always waits."""
+
 
 Beside = tuple[str, frozenset[str]]
 """What goes on beside the blocks: the ceilings of the governor in words, and the other workloads."""
@@ -120,6 +123,8 @@ class ExperimentRun(Run):
             background = [tasks.create_task(self._watch.run())]
             try:
                 await self._get_ready()
+                await self._settle()
+                self._began_s = self._block_s = time.monotonic()
                 background.append(tasks.create_task(self._sample()))
                 for number, block in enumerate(self.order, 1):
                     await self._measure(number, block)
@@ -229,7 +234,6 @@ class ExperimentRun(Run):
             if time.monotonic() > deadline:
                 raise _Failed(f"the readers' processes do not stand ready within {READY_S:g} s; try again later")
             await self._pause(TICK_S)
-        self._began_s = time.monotonic()
 
     def _admit(self, clients: Mapping[str, int]) -> None:
         readers = self._own_readers()
@@ -243,12 +247,28 @@ class ExperimentRun(Run):
             self._check_readers()
             await self._pause(TICK_S)
 
+    async def _settle(self) -> None:
+        """Wait until the backlog does not become less any more: what waited before the first block is not of it."""
+        least, since_s = waiting(self._pipelines), time.monotonic()
+        deadline = since_s + self._patience_s
+        while time.monotonic() - since_s < SETTLED_S:
+            if time.monotonic() > deadline:
+                self._note(f"{least:,} triggers of before still waited when block 1 began, and became fewer.")
+                return
+            await self._pause(TICK_S)
+            if (now := waiting(self._pipelines)) < least:
+                least, since_s = now, time.monotonic()
+
+    @property
+    def _patience_s(self) -> float:
+        return max(DRAIN_LEAST_S, DRAIN_BLOCKS * self.settings.block_s)
+
     async def _drain_backlog(self, number: int) -> None:
         """Wait until no more waits than without readers: what a block leaves behind is not of the next one.
 
         Of a backlog that does not go away in `DRAIN_BLOCKS` blocks the next block says nothing, and is left out.
         """
-        deadline = time.monotonic() + max(DRAIN_LEAST_S, DRAIN_BLOCKS * self.settings.block_s)
+        deadline = time.monotonic() + self._patience_s
         while waiting(self._pipelines) > self._quiet + 1:
             if time.monotonic() > deadline:
                 self._is_drained = False

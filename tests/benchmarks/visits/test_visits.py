@@ -26,10 +26,10 @@ from benchmarks.visits.measuring.plan import (
     planned,
 )
 from benchmarks.visits.record import Comparison, Measured
-from benchmarks.visits.report.comparison import page
+from benchmarks.visits.report.comparison import _at_end, page
 from benchmarks.visits.report.run import series
-from benchmarks.visits.statistics.baseline import FLAT, Flatness, against, flatness, upkeep
-from benchmarks.visits.statistics.estimate import bend, mean, ratio, slope_ratio, spread
+from benchmarks.visits.statistics.baseline import FLAT, Figures, Flatness, against, flatness, upkeep
+from benchmarks.visits.statistics.estimate import Interval, bend, mean, ratio, slope_ratio, spread
 from benchmarks.visits.statistics.findings import PAIRS, Verdict, findings, warm
 from daemon.workloads.visits.cadence import time_of
 from daemon.workloads.visits.figures import line
@@ -385,6 +385,22 @@ def test_the_report_of_a_comparison_tells_each_finding(tmp_path: Path) -> None:
     assert html.count("With the seconds of upkeep spread over the visits:") == 2 * 3
     assert re.search(r"<b>[\d.]+ times faster</b>.*?spread over the visits: [\d.]+ times faster", html)
     assert html.count(" with upkeep</small>") == len(comparison.measured)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "said"),
+    [
+        (0.4, 0.3, 0.5, "2.50 times faster"),
+        (0.9, 0.7, 1.2, "no difference known"),
+        (2.0, 1.5, 3.0, "2.00 times slower"),
+    ],
+)
+def test_faster_and_slower_are_said_where_the_interval_holds_them(
+    value: float, low: float, high: float, said: str
+) -> None:
+    found = _at_end(Figures(filling=None, at_end=Interval(value=value, low=low, high=high), full=None))
+    assert found is not None
+    assert found[0] == said
 
 
 def test_what_is_no_record_is_told_in_one_line(tmp_path: Path) -> None:

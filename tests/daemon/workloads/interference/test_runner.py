@@ -107,6 +107,41 @@ async def test_what_a_block_leaves_behind_is_waited_for_and_else_the_next_one_is
         assert run._is_drained
 
 
+class Falling:
+    """A group whose backlog becomes less with each look, down to what always waits there."""
+
+    def __init__(self, triggers: int, least: int) -> None:
+        self.triggers, self.least = triggers, least
+
+    @property
+    def waiting(self) -> SimpleNamespace:
+        self.triggers = max(self.least, self.triggers - 100)
+        return SimpleNamespace(triggers=self.triggers)
+
+
+@pytest.mark.parametrize("least", [0, 7])
+async def test_the_first_block_begins_when_what_waited_before_is_gone(tmp_path: Path, least: int) -> None:
+    runner_in(tmp_path)
+    run = run_in(tmp_path)
+    run._pipelines = (before := Falling(2000, least),)
+    await asyncio.wait_for(run._settle(), 60)
+    assert before.triggers == least
+    assert run.notes == []
+
+
+async def test_a_backlog_that_goes_on_falling_is_told_and_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner_in(tmp_path)
+    run = run_in(tmp_path)
+    run._pipelines = (Falling(100_000, 0),)
+    monkeypatch.setattr("daemon.workloads.interference.run.DRAIN_LEAST_S", 0.3)
+    monkeypatch.setattr("daemon.workloads.interference.run.DRAIN_BLOCKS", 0)
+    await asyncio.wait_for(run._settle(), 60)
+    (note,) = run.notes
+    assert note.endswith(" triggers of before still waited when block 1 began, and became fewer.")
+
+
 async def test_what_goes_on_beside_the_blocks_is_noted(tmp_path: Path) -> None:
     runner_in(tmp_path)
     found = iter(
