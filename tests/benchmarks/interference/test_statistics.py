@@ -270,6 +270,19 @@ def test_a_fraction_lies_within_its_interval_and_that_within_0_and_1(answers: li
         assert 0 <= found.low <= found.value <= found.high <= 1
 
 
+@pytest.mark.parametrize("part", [0.03, 0.5, 0.9, 0.97])
+@pytest.mark.parametrize(("blocks", "questions"), [(4, 3), (4, 12), (6, 12), (6, 100)])
+def test_95_of_100_intervals_hold_the_fraction_also_of_few_questions(part: float, blocks: int, questions: int) -> None:
+    random, held = np.random.default_rng(5), 0
+    for _ in range(1000):
+        asked = 1 + random.poisson(questions, blocks)
+        found = fraction_of(random.binomial(asked, part).tolist(), asked.tolist())
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= part <= found.high
+    assert held / 1000 >= 0.94
+
+
 def test_blocks_in_which_nobody_looked_at_the_server_are_not_blocks_in_which_nothing_moved() -> None:
     record = made_record(Experiment(workloads=(SCAN,), pairs=4))
     seen = {row.name: (row.a, row.b) for row in analysed(record).server}
