@@ -27,7 +27,6 @@ from daemon.workloads.visits.figures import students_t
 from schemas.api.interference import Mean, Ratio
 from schemas.readings import Array
 
-
 NORMAL = 1.96
 """The 97.5 % point of the normal distribution."""
 
