@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.visits.measuring.plan import COMPETING, MAIN, OURS
 from benchmarks.visits.record import Comparison, Measured
-from benchmarks.visits.statistics.estimate import Interval, ratio, slope_ratio, spread
+from benchmarks.visits.statistics.estimate import Interval, ends, ratio, slope_ratio, spread
 from benchmarks.visits.statistics.findings import values, warm
 from daemon.workloads.visits.figures import line
 from schemas.api.visits import Line
@@ -68,9 +68,7 @@ class Against:
 def best_of(comparison: Comparison, group: str, backend: str) -> Measured | None:
     """The paper's mode with the fewest seconds a visit at the end, over the last tenth of the visits."""
     runs = [run for run in comparison.of(group, backend) if run.condition in COMPETING and run.run.problem is None]
-    return min(
-        runs, key=lambda run: float(values(run, "visit_s")[-max(1, len(run.run.visits) // 10) :].mean()), default=None
-    )
+    return min(runs, key=lambda run: ends(np.array([visit.visit_s for visit in run.run.timed]))[1], default=None)
 
 
 def against(comparison: Comparison) -> list[Against]:

@@ -26,10 +26,11 @@ from benchmarks.visits.measuring.plan import (
     planned,
 )
 from benchmarks.visits.record import Comparison, Measured
+from benchmarks.visits.report import elements
 from benchmarks.visits.report.comparison import _at_end, page
 from benchmarks.visits.report.run import series
-from benchmarks.visits.statistics.baseline import FLAT, Figures, Flatness, against, flatness, upkeep
-from benchmarks.visits.statistics.estimate import Interval, bend, mean, ratio, slope_ratio, spread
+from benchmarks.visits.statistics.baseline import FLAT, Figures, Flatness, against, best_of, flatness, upkeep
+from benchmarks.visits.statistics.estimate import Interval, bend, ends, mean, ratio, slope_ratio, spread
 from benchmarks.visits.statistics.findings import PAIRS, Verdict, findings, warm
 from daemon.workloads.visits.cadence import time_of
 from daemon.workloads.visits.figures import line
@@ -237,6 +238,27 @@ def test_a_visit_that_was_resumed_is_in_no_comparison_and_no_line() -> None:
     found = series(run, "visit_s")
     assert found.seconds.max() < 100
     assert len(found.visits) == len(visits) - 20
+
+
+def test_a_visit_that_was_resumed_makes_no_mode_the_best_and_is_in_no_end() -> None:
+    comparison = made_comparison(seconds, groups=(MAIN,))
+
+    def resumed(run: Measured) -> Measured:
+        visits = list(run.run.visits)
+        for k in range(len(visits) - 40, len(visits)):
+            visits[k] = visits[k].model_copy(update={"visit_s": 0.0, "select_s": 0.0, "resumed": True})
+        return run.model_copy(update={"run": run.run.model_copy(update={"visits": tuple(visits)})})
+
+    measured = [resumed(run) if run.condition == "baseline" else run for run in comparison.measured]
+    kept = comparison.model_copy(update={"measured": tuple(measured)})
+    best = best_of(kept, MAIN, "postgresql")
+    assert best is not None
+    assert best.condition == BASE
+    slow = next(run for run in kept.of(MAIN, "postgresql") if run.condition == "baseline")
+    row = re.search(r"<b>baseline</b>.*?</tr>", page(kept), re.DOTALL)
+    assert row is not None
+    for column in ("select_s", "store_s"):
+        assert f">{elements.seconds(ends(series(slow.run, column).seconds)[1])}<" in row[0]
 
 
 def test_what_was_not_measured_or_scatters_cannot_be_told() -> None:
