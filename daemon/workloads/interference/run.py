@@ -1,6 +1,7 @@
 """One experiment under way: block after block, measured as it goes."""
 
 import asyncio
+import statistics
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
@@ -90,8 +91,8 @@ class ExperimentRun(Run):
         self.phase = ExperimentPhase.WARM_UP
         self._number = 1
         self._backlog = 0  # at most, in the block
-        self._waited = self._looks = 0  # triggers that waited, summed over so many looks in the block
-        self._quiet = 0.0  # their mean in the last block of A that counts
+        self._waited: list[int] = []  # triggers that waited, at each look in the block
+        self._quiet = 0.0  # their median in the last block of A that counts: a stall is not what always waits
         self._is_drained = True  # whether no more than that waited when the block began
         self._ask_beside = beside
         self._beside: Beside | None = None
@@ -148,7 +149,7 @@ class ExperimentRun(Run):
         self._admit(clients)
         await self._pause(self.settings.warm_up_s)
         self.phase = ExperimentPhase(block.kind)
-        self._backlog, self._waited, self._looks = waiting(self._pipelines), 0, 0
+        self._backlog, self._waited = waiting(self._pipelines), []
         for reader in self._own_readers().values():
             reader.measure()
         first, reading = read_counters(self._pipelines), self._totals()
@@ -188,7 +189,7 @@ class ExperimentRun(Run):
         clients = dealt(self.settings, block)
         looks, server, waits = self._watch.between(first.at_s, last.at_s)
         if block.kind == "A" and self._is_drained:
-            self._quiet = self._waited / max(1, self._looks)
+            self._quiet = statistics.median(self._waited or [0])
         kind: Literal["A", "B"] = block.kind
         return Block(
             number=number,
@@ -332,7 +333,7 @@ class ExperimentRun(Run):
             self._check_commits()
             self._see_readers_run()
             most, self._backlog = max(most, now), max(self._backlog, now)
-            self._waited, self._looks = self._waited + now, self._looks + 1
+            self._waited.append(now)
             if time.monotonic() - before.at_s < every_s - TICK_S / 2:
                 continue
             after = read_counters(self._pipelines)

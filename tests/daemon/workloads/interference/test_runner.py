@@ -14,6 +14,7 @@ from daemon.core.monitoring.events import Events
 from daemon.pipeline.pipeline import Pipeline
 from daemon.workloads.frame.runner import WorkloadBusy
 from daemon.workloads.interference.blocks import Planned
+from daemon.workloads.interference.counters import read_counters
 from daemon.workloads.interference.run import Beside, ExperimentRun, _Stopped
 from daemon.workloads.interference.runner import ExperimentRunner
 from daemon.workloads.readers.manager import Readers
@@ -105,6 +106,22 @@ async def test_what_a_block_leaves_behind_is_waited_for_and_else_the_next_one_is
         logger.store.fail_with(None)
         await asyncio.wait_for(waiting, 60)
         assert run._is_drained
+
+
+async def test_a_stall_within_a_block_is_not_what_always_waits(tmp_path: Path) -> None:
+    runner_in(tmp_path)
+    async with logging_to_memory(make_group(), folder=tmp_path / "state") as logger:
+        run = run_in(tmp_path, logger.pipelines)
+        first = read_counters(run._pipelines)
+        run._waited = [2] * 60 + [5000] * 40
+        run._readers = {"scan": Unanswered()}
+        run._block(1, Planned("A", 0), 0.0, first, {"scan": Totals()}, whole=True)
+        run._pipelines = (Falling(3000, 400),)
+        draining = asyncio.create_task(run._drain_backlog(1))
+        await asyncio.sleep(1.0)
+        assert not draining.done()  # 400 wait, of which 398 are left behind
+        run._pipelines[0].least = 0
+        await asyncio.wait_for(draining, 60)
 
 
 class Falling:
