@@ -254,7 +254,9 @@ class Result(Model):
     waits: list[ServerRow]
     processor: list[ServerRow] = Field(description="percent of one core of the daemon, and of all cores of the machine")
     doses: list[Dose] = Field(description="empty of a plain A/B run")
-    crossing: float | None = Field(description="readers at which p99 crosses the budget; null where it does not")
+    crossing: float | None = Field(
+        description="readers at which p99 crosses the budget by its points; null where it does not"
+    )
     crossing_words: str
 
 

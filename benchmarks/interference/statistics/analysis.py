@@ -267,11 +267,19 @@ def _crossing(points: Sequence[Dose], beyond: tuple[int, str] | None, budget_ms:
     if beyond is not None and (crossing is None or crossing > beyond[0]):
         dose, words = beyond
         return float(dose), f"{budget} is crossed at {counted(dose, 'reader')} at the latest, with which {words}."
+    unknown = f"{budget} is not known to be crossed"
     if crossing is None:
+        above = [point.readers for point in points if point.p99_ms.high is None or point.p99_ms.high > budget_ms]
+        if above:
+            where = f"up to {counted(readers[-1], 'reader')} the p99 lies below it, but its interval does not"
+            return None, f"{unknown}: {where} from {counted(above[0], 'reader')} on."
         return None, f"{budget} is not crossed up to {counted(readers[-1], 'reader')}."
+    where = f"at about {number(crossing)} readers, by straight lines between the points"
+    if not any(point.p99_ms.low is not None and point.p99_ms.low > budget_ms for point in points):
+        return crossing, f"{unknown}: the p99 is over it {where}, but no interval lies above it."
     if crossing == 0:
         return crossing, f"{budget} is crossed without any reader already."
-    return crossing, f"{budget} is crossed at about {number(crossing)} readers, by straight lines between the points."
+    return crossing, f"{budget} is crossed {where}."
 
 
 # --- the readers -----------------------------------------------------------------------------------------------------

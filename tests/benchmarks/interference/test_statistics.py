@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks.interference.report.dose import dose_response
 from benchmarks.interference.report.timeline import panels
-from benchmarks.interference.statistics.analysis import analysed
+from benchmarks.interference.statistics.analysis import _crossing, analysed
 from benchmarks.interference.statistics.estimate import (
     against_neighbours,
     contrast,
@@ -25,7 +25,7 @@ from benchmarks.interference.statistics.verdicts import TOO_WIDE, verdict
 from daemon.workloads.interference.archive import summary_of
 from daemon.workloads.interference.blocks import dealt, planned, seconds_of, staffed
 from daemon.workloads.interference.command_line import command_of, experiment_of, workload_of, workload_words
-from schemas.api.interference import Block, Experiment, Ratio, Record
+from schemas.api.interference import Block, Dose, Experiment, Mean, Ratio, Record
 from schemas.checking.problems import ConfigError
 from schemas.config import Workload
 from tests.support.interference_records import HISTORY, SCAN, made_record
@@ -323,7 +323,7 @@ def test_a_dose_with_which_nothing_was_committed_crosses_every_budget() -> None:
 
 
 def test_a_stall_while_nothing_was_sent_is_none_of_the_readers() -> None:
-    record = made_record(Experiment(workloads=(SCAN,), doses=(1, 2, 4), pairs=3), p99_a_reader=1.01, noise=0.01)
+    record = made_record(Experiment(workloads=(SCAN,), doses=(1, 2, 4), pairs=6), p99_a_reader=1.01, noise=0.01)
     still = {"triggers": 0, "rate": 0.0, "reading_rate": 0.0, "received_rate": 0.0, "p50_ms": None, "p99_ms": None}
     result = analysed(changed(record, lambda b: {**still, "backlog": 0} if 3 <= b.number <= 7 else {}))
     assert result.crossing is None
@@ -365,6 +365,33 @@ def test_readers_that_flood_each_block_are_said_and_not_that_there_were_few_bloc
     assert result.headline.startswith(
         "With 4 readers nothing can be compared: the backlog of 4 of 4 blocks did not go away before the next one"
     )
+
+
+P99 = st.tuples(st.floats(0.1, 1e4), st.floats(0.1, 1e4), st.floats(0.1, 1e4)).map(sorted)
+
+
+@given(st.lists(P99, min_size=1, max_size=5), st.booleans(), st.floats(0.1, 1e4))
+def test_a_crossing_is_said_as_far_as_the_intervals_hold_it(
+    limits: list[list[float]], few: bool, budget_ms: float
+) -> None:
+    points = [
+        Dose(
+            readers=readers,
+            p99_ms=Mean(value=value, low=None if few else low, high=None if few else high, blocks=3),
+            rate=Mean(value=1.0, low=None, high=None, blocks=3),
+        )
+        for readers, (low, value, high) in enumerate(limits)
+    ]
+    crossing, words = _crossing(points, None, budget_ms)
+    assert (crossing is None) == all(value <= budget_ms for _, value, _ in limits)
+    if "is crossed" in words:
+        assert not few
+        assert any(low > budget_ms for low, _, _ in limits)
+    elif "is not crossed" in words:
+        assert not few
+        assert all(high <= budget_ms for _, _, high in limits)
+    else:
+        assert "is not known to be crossed" in words
 
 
 def test_a_block_that_began_with_the_backlog_of_the_one_before_counts_for_nothing() -> None:
