@@ -1,6 +1,6 @@
 """From the blocks of a record to its result: pure functions."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -46,10 +46,12 @@ def analysed(record: Record) -> Result:
     steady, steadiness = _steadiness(agreement)
     points = _doses(blocks, rows) if record.settings.doses else []
     budget_ms = record.conditions.budget_ms
-    crossing, crossing_words = _crossing(points, _beyond(blocks, points, budget_ms), budget_ms)
+    flooded = _flooding(record.blocks)
+    lost = {block.readers for block in blocks} - {point.readers for point in points} | flooded.keys()
+    crossing, crossing_words = _crossing(points, _beyond(blocks, lost, budget_ms), budget_ms)
     shown = [block for block in blocks if block.kind == "A" or block.readers == doses[-1]] if doses else []
     return Result(
-        headline=_headline(rows, steady, _flooding(record.blocks)),
+        headline=_headline(rows, steady, flooded),
         rows=rows,
         agreement=agreement,
         steady=steady,
@@ -173,14 +175,14 @@ def _title(figure: str) -> str:
 
 
 def _headline(rows: Sequence[Row], steady: bool | None, flooded: Mapping[int, tuple[int, int]]) -> str:
+    compared = {row.readers for row in rows}
     words = [_compared(rows)] if rows else []
-    left = [readers for readers in flooded if readers not in {row.readers for row in rows}]
-    if left:
-        most = max(left)
-        words.append(
-            f"With {counted(most, 'reader')} nothing can be compared: the backlog of {flooded[most][0]} of"
-            f" {counted(flooded[most][1], 'block')} did not go away before the next one."
-        )
+    for readers, (left, blocks) in sorted(flooded.items()):
+        of, without = f"{left} of {counted(blocks, 'block')}", "did not go away before the next one"
+        if readers not in compared:
+            words.append(f"With {counted(readers, 'reader')} nothing can be compared: the backlog of {of} {without}.")
+        elif readers == max(compared):  # the one that is spoken of
+            words.append(f"Not compared: after {of} with {counted(readers, 'reader')} the backlog {without}.")
     if steady is False:
         words.append("The machine was not steady.")
     return " ".join(words) or (
@@ -240,12 +242,13 @@ def _doses(blocks: Sequence[Block], rows: Sequence[Row]) -> list[Dose]:
     return points
 
 
-def _beyond(blocks: Sequence[Block], points: Sequence[Dose], budget_ms: float) -> tuple[int, str] | None:
+def _beyond(blocks: Sequence[Block], lost: Set[int], budget_ms: float) -> tuple[int, str] | None:
     """The lowest dose that was over the budget whatever the points say, and how that is known.
 
-    In a block of it nothing was committed; or it has no point, as the blocks after it began with its backlog.
+    In a block of it nothing was committed; or blocks of it are in no point, as those after it began with its backlog.
+
+    lost: doses with such blocks.
     """
-    plotted = {point.readers for point in points}
     for readers in sorted({block.readers for block in blocks if block.kind == "B"}):
         tried = [block for block in blocks if block.kind == "B" and block.readers == readers]
         # Where nothing came and nothing waits, there was nothing to commit.
@@ -253,7 +256,7 @@ def _beyond(blocks: Sequence[Block], points: Sequence[Dose], budget_ms: float) -
         over = [block.p99_ms for block in tried if block.p99_ms is not None and block.p99_ms > budget_ms]
         if still:
             return readers, f"nothing was committed in {still} of {counted(len(tried), 'block')}"
-        if over and readers not in plotted:
+        if over and readers in lost:
             return readers, f"it was {number(min(over))} ms or more in {len(over)} of {counted(len(tried), 'block')}"
     return None
 

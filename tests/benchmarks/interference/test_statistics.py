@@ -358,6 +358,28 @@ def test_a_block_that_is_left_out_is_in_no_mark_of_the_report() -> None:
     assert summary_of(slow, {}).blocks == 4
 
 
+def test_blocks_that_are_not_compared_for_their_backlog_are_told_beside_those_that_are() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), pairs=5), p99_a_reader=1.0, noise=0.01)
+    result = analysed(changed(record, lambda b: {"drained": b.number != 5}))
+    row = next(row for row in result.rows if row.figure == "p99_ms")
+    assert row.b_to_a.pairs == 3
+    assert "Not compared: after 1 of 5 blocks with 4 readers the backlog did not go away" in result.headline
+
+
+def test_a_dose_that_floods_now_and_then_crosses_the_budget_though_its_other_blocks_do_not() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), doses=(1, 4), pairs=6), p99_a_reader=1.0, noise=0.01)
+    flooding = [block.number for block in record.blocks if block.readers == 4][:2]
+    result = analysed(
+        changed(
+            record,
+            lambda b: {"p99_ms": 9000.0} if b.number in flooding else {"drained": b.number - 1 not in flooding},
+        )
+    )
+    assert {row.readers for row in result.rows} == {1, 4}
+    assert result.crossing == 4
+    assert "with which it was 9,000 ms or more in 2 of 6 blocks" in result.crossing_words
+
+
 def test_readers_that_flood_each_block_are_said_and_not_that_there_were_few_blocks() -> None:
     record = made_record(Experiment(workloads=(SCAN,), pairs=4), noise=0.01)
     result = analysed(changed(record, lambda b: {"drained": b.number == 1 or b.kind == "B"}))
