@@ -134,6 +134,11 @@ class Block(Model):
     server: dict[str, float] = Field(description="growth of the server's counters a second, by name; of two looks")
     waits: dict[str, float] = Field(description="sessions of the server that waited, on average, by what for")
 
+    @property
+    def counts(self) -> bool:
+        """Whether it is among those of which anything is said."""
+        return self.whole and self.drained
+
 
 class Conditions(Model):
     """What it was measured on."""
@@ -249,7 +254,9 @@ class Result(Model):
     waits: list[ServerRow]
     processor: list[ServerRow] = Field(description="percent of one core of the daemon, and of all cores of the machine")
     doses: list[Dose] = Field(description="empty of a plain A/B run")
-    crossing: float | None = Field(description="readers at which p99 crosses the budget; null where it does not")
+    crossing: float | None = Field(
+        description="readers at which p99 crosses the budget by its points; null where it does not"
+    )
     crossing_words: str
 
 
@@ -282,7 +289,7 @@ class Summary(Model):
     pairs: int
     block_s: float
     doses: list[int]
-    blocks: int = Field(description="whole blocks that were measured")
+    blocks: int = Field(description="whole blocks that were measured, and not left out")
     p99: Ratio | None = Field(description="ratio of commit p99, of doses the highest")
     rate: Ratio | None = Field(description="ratio of the commit rate")
     steady: bool | None

@@ -151,6 +151,11 @@ class VisitsRun(Model):
     expected: dict[str, float] = Field(default_factory=dict, description="rows by the formula, by table")
     problem: str | None = Field(default=None, description="why it ended early, in words")
 
+    @property
+    def timed(self) -> tuple[VisitMeasure, ...]:
+        """Visits without those that were resumed, whose seconds are those of the rest; all where all of them were."""
+        return tuple(visit for visit in self.visits if not visit.resumed) or self.visits
+
 
 class VisitsStatus(Model):
     """How a run of visits is."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from schemas.api.interference import Record
@@ -170,3 +171,21 @@ def test_an_experiment_from_its_start_to_its_report(folder: Path) -> None:
     kept = Record.model_validate_json((folder / "state" / "interference" / f"{name}.json").read_bytes())
     assert (kept.state, kept.problem) == ("stopped", "the daemon was stopped")
     assert kept.blocks
+
+
+def test_an_experiment_whose_reader_dies_ends_although_another_one_is_started_within_the_block(folder: Path) -> None:
+    with logging_daemon(folder) as daemon:
+        name = daemon.start(pairs=1, block_s=15.0, warm_up_s=0.1).json()["id"]
+        daemon.until(lambda told: told["live"] and told["live"]["samples"], "a block is measured")
+        (reader,) = (
+            child
+            for child in psutil.Process(daemon.run.process.pid).children(recursive=True)
+            if "daemon.workloads.readers" in child.cmdline()
+        )
+        reader.kill()
+        daemon.until(lambda told: told["running"] is None, "it is over")
+        record = daemon.record(name)
+        assert record.state == "failed"
+        assert record.problem is not None
+        assert record.problem.startswith("workload newest failed: ")
+        assert [block.whole for block in record.blocks] == [False]

@@ -37,8 +37,8 @@ def page(record: Record) -> str:
 def _sections(record: Record, result: Result) -> Iterator[Markup]:
     yield _found(record, result)
     note = (
-        "Blocks of A, without readers, and of B, with readers, take turns under the same load. The paler start of "
-        "a block is its warm-up, and does not count."
+        "Blocks of A, without readers, and of B, with readers, take turns under the same load. What is paler does not "
+        "count: the start of a block, which is its warm-up, and blocks that are left out."
     )
     yield section("The run", key(), panels(record), name="run", note=note)
     yield dose_response(record)

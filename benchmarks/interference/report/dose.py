@@ -19,7 +19,8 @@ def dose_response(record: Record) -> Markup:
     if result is None or len(result.doses) < 2:
         return Markup()
     doses = result.doses
-    across = LinearAxis(low=-0.03 * doses[-1].readers, high=ROOM * doses[-1].readers)
+    widest = max(doses[-1].readers, result.crossing or 0)
+    across = LinearAxis(low=-0.03 * widest, high=ROOM * widest)
     budget = record.conditions.budget_ms
     # An interval without bounds, of few blocks, must not press the points onto the axis.
     most = WIDEST * max(dose.p99_ms.value for dose in doses)
@@ -30,7 +31,7 @@ def dose_response(record: Record) -> Markup:
         meaning = tag("title", f"budget: {number(budget)} ms")
         lines.append(tag("path", meaning, d=f"M0 {100 - up.at(budget):.2f}H100", class_="budget"))
     if result.crossing is not None:
-        x, y = across.at(result.crossing), 100 - up.at(budget)
+        x, y = across.at(result.crossing), max(0.0, 100 - up.at(budget))
         lines.append(tag("path", d=f"M{x:.2f} {y:.2f}V100", class_="budget"))
     highest = WIDEST * max(dose.rate.value for dose in doses)
     rates = [min(limit, highest) for dose in doses for limit in _limits(dose.rate)]

@@ -83,7 +83,7 @@ def _latency_axis(known: Sequence[float], budget: float) -> tuple[Axis, list[flo
 
 
 def _median(record: Record) -> float | None:
-    quiet = [block.p99_ms for block in record.blocks if block.kind == "A" and block.whole and block.p99_ms]
+    quiet = [block.p99_ms for block in record.blocks if block.kind == "A" and block.counts and block.p99_ms]
     return float(np.median(quiet)) if quiet else None
 
 
@@ -106,8 +106,8 @@ def _bands(blocks: Sequence[Block], time: Axis) -> Markup:
             x, width = time.at(block.begin_s), time.at(block.end_s) - time.at(block.begin_s)
             meaning = tag("title", f"block {block.number}: {counted(block.readers, 'reader')}")
             rects.append(tag("rect", meaning, x=x, y=0, width=width, height=100, class_="band"))
-        # What was cut off is drawn paler, over band and ground alike.
-        width = time.at(block.from_s) - time.at(block.begin_s)
+        # What does not count is drawn paler, over band and ground alike.
+        width = time.at(block.from_s if block.counts else block.end_s) - time.at(block.begin_s)
         rects.append(tag("rect", x=time.at(block.begin_s), y=0, width=width, height=100, class_="cut"))
     return join(rects)
 
@@ -130,8 +130,8 @@ def _labels(record: Record, time: Axis) -> Markup:
 
 def _of_block(blocks: Sequence[Block], block: Block) -> float | None:
     """The p99 of a block of B by the geometric mean of its neighbours."""
-    around_it = [each.p99_ms for each in blocks if abs(each.number - block.number) == 1 and each.whole and each.p99_ms]
-    if len(around_it) < 2 or not block.p99_ms or not block.whole:
+    around_it = [each.p99_ms for each in blocks if abs(each.number - block.number) == 1 and each.counts and each.p99_ms]
+    if len(around_it) < 2 or not block.p99_ms or not block.counts:
         return None
     return block.p99_ms / float(np.sqrt(around_it[0] * around_it[1]))
 
@@ -175,7 +175,7 @@ def key() -> Markup:
     return keys(
         (
             ("swatch band", "readers on (B)"),
-            ("swatch cut", "warm-up, cut off"),
+            ("swatch cut", "warm-up, or left out"),
             ("stroke alone", "median of the blocks of A"),
             ("stroke budget", "budget for the p99"),
         )

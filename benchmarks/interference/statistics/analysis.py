@@ -1,6 +1,6 @@
 """From the blocks of a record to its result: pure functions."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
@@ -39,16 +39,19 @@ STEADY_BY = ("rate", "p99_ms")
 
 def analysed(record: Record) -> Result:
     """Compare the blocks of B with those of A; a figure with too few blocks is left out, and the result says so."""
-    blocks = [block for block in record.blocks if block.whole and block.drained]
+    blocks = [block for block in record.blocks if block.counts]
     doses = sorted({block.readers for block in blocks if block.kind == "B"})
     rows = [row for readers in doses for row in _rows(blocks, readers)]
     agreement = list(_agreement(blocks))
     steady, steadiness = _steadiness(agreement)
     points = _doses(blocks, rows) if record.settings.doses else []
-    crossing, crossing_words = _crossing(points, _stalled(blocks), record.conditions.budget_ms)
+    budget_ms = record.conditions.budget_ms
+    flooded = _flooding(record.blocks)
+    lost = {block.readers for block in blocks} - {point.readers for point in points} | flooded.keys()
+    crossing, crossing_words = _crossing(points, _beyond(blocks, lost, budget_ms), budget_ms)
     shown = [block for block in blocks if block.kind == "A" or block.readers == doses[-1]] if doses else []
     return Result(
-        headline=_headline(rows, steady),
+        headline=_headline(rows, steady, flooded),
         rows=rows,
         agreement=agreement,
         steady=steady,
@@ -126,7 +129,9 @@ def _is_known(block: Block, figure: str) -> bool:
 def _agreement(blocks: Sequence[Block]) -> Iterator[Agreement]:
     """A against A by the method by which B is: every second block of A in the place of a B."""
     quiet = [block for block in blocks if block.kind == "A"]
-    triples = [(i - 1, i, i + 1) for i in range(1, len(quiet) - 1, 2)]
+    number = [block.number for block in quiet]
+    # In the middle of its neighbours, or a straight drift would show.
+    triples = [(i - 1, i, i + 1) for i in range(1, len(quiet) - 1, 2) if number[i - 1] + number[i + 1] == 2 * number[i]]
     for figure in FIGURES:
         values, used = _known(quiet, figure, triples)
         if figure in ADDED or not used:
@@ -146,6 +151,13 @@ def _steadiness(agreement: Sequence[Agreement]) -> tuple[bool | None, str]:
             None,
             "There are too few blocks of A to say whether the machine was steady: five are needed, with four pairs.",
         )
+    moved = [each for each in looked if not (each.a_to_a.holds_one or is_negligible(each.a_to_a))]
+    if moved:
+        words = listed([f"{_title(each.figure)} {verdict(each.figure, each.a_to_a)}" for each in moved])
+        return False, (
+            f"The machine was not steady: blocks of A differ from their neighbours, which are A as well ({words}). "
+            "Nothing below should be believed beyond that; repeat it when the machine is quiet, with longer blocks."
+        )
     unknown = [each for each in looked if is_unknown(each.a_to_a)]
     if unknown:
         words = listed([f"{_title(each.figure)} {verdict(each.figure, each.a_to_a)}" for each in unknown])
@@ -154,13 +166,6 @@ def _steadiness(agreement: Sequence[Agreement]) -> tuple[bool | None, str]:
             "when the machine is quiet, with more or longer blocks."
         )
     scatter = listed([f"{100 * each.scatter:.1f} % in the {_title(each.figure)}" for each in looked])
-    moved = [each for each in looked if not (each.a_to_a.holds_one or is_negligible(each.a_to_a))]
-    if moved:
-        words = listed([f"{_title(each.figure)} {verdict(each.figure, each.a_to_a)}" for each in moved])
-        return False, (
-            f"The machine was not steady: blocks of A differ from their neighbours, which are A as well ({words}). "
-            "Nothing below should be believed beyond that; repeat it when the machine is quiet, with longer blocks."
-        )
     return True, f"The blocks of A agree with each other within their intervals; a block of A scatters by {scatter}."
 
 
@@ -169,16 +174,43 @@ def _title(figure: str) -> str:
     return words[0].lower() + words[1:]
 
 
-def _headline(rows: Sequence[Row], steady: bool | None) -> str:
-    if not rows:
-        return "Too few blocks were measured to compare anything: each block of B needs one of A before and after it."
+def _headline(rows: Sequence[Row], steady: bool | None, flooded: Mapping[int, tuple[int, int]]) -> str:
+    compared = {row.readers for row in rows}
+    words = [_compared(rows)] if rows else []
+    for readers, (left, blocks) in sorted(flooded.items()):
+        of, without = f"{left} of {counted(blocks, 'block')}", "did not go away before the next one"
+        if readers not in compared:
+            words.append(f"With {counted(readers, 'reader')} nothing can be compared: the backlog of {of} {without}.")
+        elif readers == max(compared):  # the one that is spoken of
+            words.append(f"Not compared: after {of} with {counted(readers, 'reader')} the backlog {without}.")
+    if steady is False:
+        words.append("The machine was not steady.")
+    return " ".join(words) or (
+        "Too few blocks were measured to compare anything: each block of B needs one of A before and after it."
+    )
+
+
+def _compared(rows: Sequence[Row]) -> str:
     most = max(row.readers for row in rows)
     found = {row.figure: row for row in rows if row.readers == most}
     parts = [f"{_title(figure)} {found[figure].verdict}" for figure in ("p99_ms", "rate") if figure in found]
     if not parts:
         parts = ["nothing was committed in so many blocks that neither rate nor latency can be compared"]
-    words = f"With {counted(most, 'reader')}: {'; '.join(parts)}."
-    return words if steady is not False else f"{words} The machine was not steady."
+    return f"With {counted(most, 'reader')}: {'; '.join(parts)}."
+
+
+def _flooding(blocks: Sequence[Block]) -> dict[int, tuple[int, int]]:
+    """By number of readers: after how many blocks of B the next one began with their backlog, and how many there were.
+
+    Those of which none did are left out.
+    """
+    began = {block.number for block in blocks if not block.drained}
+    found = {}
+    for readers in {block.readers for block in blocks if block.kind == "B"}:
+        numbers = [block.number for block in blocks if block.kind == "B" and block.readers == readers]
+        if left := sum(number + 1 in began for number in numbers):
+            found[readers] = (left, len(numbers))
+    return found
 
 
 # --- doses -----------------------------------------------------------------------------------------------------------
@@ -210,30 +242,47 @@ def _doses(blocks: Sequence[Block], rows: Sequence[Row]) -> list[Dose]:
     return points
 
 
-def _stalled(blocks: Sequence[Block]) -> tuple[int, str] | None:
-    """The lowest dose with which in a block nothing was committed, and that in words."""
-    stalled = [block.readers for block in blocks if block.kind == "B" and not block.triggers]
-    if not stalled:
-        return None
-    least = min(stalled)
-    tried = sum(block.kind == "B" and block.readers == least for block in blocks)
-    return least, f"nothing was committed in {stalled.count(least)} of {counted(tried, 'block')}"
+def _beyond(blocks: Sequence[Block], lost: Set[int], budget_ms: float) -> tuple[int, str] | None:
+    """The lowest dose that was over the budget whatever the points say, and how that is known.
+
+    In a block of it nothing was committed; or blocks of it are in no point, as those after it began with its backlog.
+
+    lost: doses with such blocks.
+    """
+    for readers in sorted({block.readers for block in blocks if block.kind == "B"}):
+        tried = [block for block in blocks if block.kind == "B" and block.readers == readers]
+        # Where nothing came and nothing waits, there was nothing to commit.
+        still = sum(not block.triggers and bool(block.received_rate or block.backlog) for block in tried)
+        over = [block.p99_ms for block in tried if block.p99_ms is not None and block.p99_ms > budget_ms]
+        if still:
+            return readers, f"nothing was committed in {still} of {counted(len(tried), 'block')}"
+        if over and readers in lost:
+            return readers, f"it was {number(min(over))} ms or more in {len(over)} of {counted(len(tried), 'block')}"
+    return None
 
 
-def _crossing(points: Sequence[Dose], stalled: tuple[int, str] | None, budget_ms: float) -> tuple[float | None, str]:
+def _crossing(points: Sequence[Dose], beyond: tuple[int, str] | None, budget_ms: float) -> tuple[float | None, str]:
     if not points:
         return None, ""
     readers, values = [point.readers for point in points], [point.p99_ms.value for point in points]
     crossing = crossing_of(readers, values, budget_ms)
     budget = f"The budget of {number(budget_ms)} ms for the commit p99"
-    if stalled is not None and (crossing is None or crossing > stalled[0]):
-        dose, words = stalled
+    if beyond is not None and (crossing is None or crossing > beyond[0]):
+        dose, words = beyond
         return float(dose), f"{budget} is crossed at {counted(dose, 'reader')} at the latest, with which {words}."
+    unknown = f"{budget} is not known to be crossed"
     if crossing is None:
+        above = [point.readers for point in points if point.p99_ms.high is None or point.p99_ms.high > budget_ms]
+        if above:
+            where = f"up to {counted(readers[-1], 'reader')} the p99 lies below it, but its interval does not"
+            return None, f"{unknown}: {where} from {counted(above[0], 'reader')} on."
         return None, f"{budget} is not crossed up to {counted(readers[-1], 'reader')}."
+    where = f"at about {number(crossing)} readers, by straight lines between the points"
+    if not any(point.p99_ms.low is not None and point.p99_ms.low > budget_ms for point in points):
+        return crossing, f"{unknown}: the p99 is over it {where}, but no interval lies above it."
     if crossing == 0:
         return crossing, f"{budget} is crossed without any reader already."
-    return crossing, f"{budget} is crossed at about {number(crossing)} readers, by straight lines between the points."
+    return crossing, f"{budget} is crossed {where}."
 
 
 # --- the readers -----------------------------------------------------------------------------------------------------

@@ -27,6 +27,9 @@ from daemon.workloads.visits.figures import students_t
 from schemas.api.interference import Mean, Ratio
 from schemas.readings import Array
 
+NORMAL = 1.96
+"""The 97.5 % point of the normal distribution."""
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -92,7 +95,8 @@ def fraction_of(parts: Sequence[int], wholes: Sequence[int]) -> Mean:
     """The sum of the parts by that of the wholes, which is above 0: a fraction, its interval within 0 and 1.
 
     By blocks: parts of one whole hang together. The variance is that of a ratio estimate (W. G. Cochran, Sampling
-    Techniques, 3rd ed., section 6.4).
+    Techniques, 3rd ed., section 6.4). Of few wholes, or where nearly all or none are parts, blocks may be alike by
+    chance: the interval is no narrower than that of independent ones (E. B. Wilson, J. Am. Stat. Assoc. 22 (1927) 209).
     """
     x, a = np.asarray(parts, np.float64), np.asarray(wholes, np.float64)
     value, count = float(x.sum() / a.sum()), len(x)
@@ -100,7 +104,17 @@ def fraction_of(parts: Sequence[int], wholes: Sequence[int]) -> Mean:
         return Mean(value=value, low=None, high=None, blocks=count)
     residual = x - value * a
     half = students_t(count - 1) * float(np.sqrt(count / (count - 1) * (residual @ residual)) / a.sum())
-    return Mean(value=value, low=max(0.0, value - half), high=min(1.0, value + half), blocks=count)
+    low, high = _of_independent(value, float(a.sum()))
+    return Mean(value=value, low=max(0.0, min(low, value - half)), high=min(1.0, max(high, value + half)), blocks=count)
+
+
+def _of_independent(value: float, wholes: float) -> tuple[float, float]:
+    """Wilson's interval of a fraction of so many independent wholes."""
+    square = NORMAL**2 / wholes
+    middle = (value + square / 2) / (1 + square)
+    half = float(np.sqrt(value * (1 - value) * square + square**2 / 4)) / (1 + square)
+    # Rounding must not take the ends away from 0 and 1.
+    return min(value, middle - half), max(value, middle + half)
 
 
 def independent(values: Array) -> Estimate:

@@ -8,13 +8,13 @@ from benchmarks.html.document import document
 from benchmarks.html.elements import card, repeated_by, section, settings_card, tile, tiles, warnings, with_small
 from benchmarks.html.markup import Markup, join, tag
 from benchmarks.html.table import NOTHING, Column, figures, table
-from benchmarks.report.formatting import number
+from benchmarks.report.formatting import listed, number
 from benchmarks.visits.measuring.plan import MAIN, OURS, SWEEP, TINY
 from benchmarks.visits.record import Comparison, Measured
 from benchmarks.visits.report.charts import Series, axes, chart
 from benchmarks.visits.report.elements import figure, seconds, settings_of, slope
 from benchmarks.visits.report.run import papers_figures, series
-from benchmarks.visits.statistics.baseline import FLAT, Against, Figures, against, best_of, upkeep, window_visits
+from benchmarks.visits.statistics.baseline import FLAT, READ, Against, Figures, against, best_of, upkeep, window_visits
 from benchmarks.visits.statistics.estimate import ends, ratio
 from benchmarks.visits.statistics.findings import DENSE, NAMES, Verdict, findings, shown, values, warm
 from schemas.api.visits import Line
@@ -86,9 +86,16 @@ def _tiles(found: Against) -> Markup:
     note = (
         f"Against {found.best}, whose slope with the window full is {_slope_words(found.best_full)}: "
         f"{found.best_flatness}. The window is full from visit {found.window_visits:,} on. Flat is what surely changes "
-        f"by less than {FLAT:.0%} over as many visits."
+        f"by less than {FLAT:.0%} over as many visits.{_read_words(found)}"
     )
     return join([tiles(tiled), tag("p", note, class_="note")])
+
+
+def _read_words(found: Against) -> str:
+    if not found.read:
+        return ""
+    rows = listed([f"{100 * part:.0f} % as many {READ[name]}" for name, part in found.read.items()])
+    return f" Of what is selected ours read {rows}: it has forgotten objects that were last detected before the window."
 
 
 def _filling(figures: Figures) -> tuple[str, str] | None:
@@ -98,7 +105,14 @@ def _filling(figures: Figures) -> tuple[str, str] | None:
 
 def _at_end(figures: Figures) -> tuple[str, str] | None:
     found = figures.at_end
-    return None if found is None else (f"{number(1 / found.value)} times faster", shown(found))
+    if found is None:
+        return None
+    if found.low <= 1 <= found.high:
+        return "no difference known", shown(found)
+    return (
+        f"{number(1 / found.value)} times faster" if found.high < 1 else f"{number(found.value)} times slower",
+        shown(found),
+    )
 
 
 def _flat(figures: Figures) -> tuple[str, str] | None:
@@ -187,8 +201,8 @@ def _table(runs: tuple[Measured, ...], best: Measured | None) -> Markup:
                     _with_upkeep(last, run),
                     NOTHING if whole.fit is None else seconds(whole.fit.intercept),
                     slope(whole.fit),
-                    seconds(ends(values(run, "select_s"))[1]),
-                    seconds(ends(values(run, "store_s"))[1]),
+                    seconds(ends(_series(run, "select").seconds)[1]),
+                    seconds(ends(_series(run, "store").seconds)[1]),
                     _by_best(run, best),
                     seconds(run.settle_s / len(run.run.visits)),
                     f"{size / 2**20:,.0f}" if size else NOTHING,

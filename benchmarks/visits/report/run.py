@@ -52,11 +52,10 @@ def page(run: VisitsRun) -> str:
 def series(run: VisitsRun, column: str, until: int | None = None) -> Series:
     """A column of a run's visits, with the line through it; through the visits before `until` if that is given.
 
-    Without those that were resumed: their seconds are those of the rest. Where all of them were, they are there.
+    Without those that were resumed, as `VisitsRun.timed`.
     """
-    whole = [visit for visit in run.visits if not visit.resumed] or run.visits
-    visits = np.array([visit.visit for visit in whole], np.int64)
-    values = np.array([getattr(visit, column) for visit in whole], np.float64)
+    visits = np.array([visit.visit for visit in run.timed], np.int64)
+    values = np.array([getattr(visit, column) for visit in run.timed], np.float64)
     fitted = visits < until if until is not None else visits >= 0
     fit = line(visits[fitted], values[fitted])
     return Series(name=column.removesuffix("_s"), visits=visits, seconds=values, fit=fit, fitted_until=until)

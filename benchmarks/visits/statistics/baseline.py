@@ -1,5 +1,6 @@
 """Ours against the paper's best mode of the same run, by its visits alone, and with the seconds of upkeep. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from benchmarks.visits.measuring.plan import COMPETING, MAIN, OURS
 from benchmarks.visits.record import Comparison, Measured
-from benchmarks.visits.statistics.estimate import Interval, ratio, slope_ratio, spread
+from benchmarks.visits.statistics.estimate import Interval, ends, ratio, slope_ratio, spread
 from benchmarks.visits.statistics.findings import values, warm
 from daemon.workloads.visits.figures import line
 from schemas.api.visits import Line
@@ -15,6 +16,10 @@ from schemas.readings import Array
 
 FLAT = 0.1
 """A slope is flat when visits surely change by less than this part of their mean over as many as the window has."""
+
+
+READ = {"objects_read": "last versions of objects", "sources_read": "sources", "forced_read": "forced sources"}
+"""Counts of the rows that a visit selects, and what they are."""
 
 
 class Flatness(StrEnum):
@@ -45,6 +50,7 @@ class Against:
     """Ours against the paper's best mode of the same run on one backend.
 
     alone: by the visits alone. with_upkeep: by the visits of both, each with its part of the seconds of upkeep.
+    read: by count of a visit's rows that are selected, how many ours read for each of the best's.
     best_full: line through the best once the window is full; None when too few visits are left.
     best_flatness: what that says.
     """
@@ -54,6 +60,7 @@ class Against:
     window_visits: int
     alone: Figures
     with_upkeep: Figures
+    read: Mapping[str, float]
     best_full: Line | None
     best_flatness: Flatness
 
@@ -61,9 +68,7 @@ class Against:
 def best_of(comparison: Comparison, group: str, backend: str) -> Measured | None:
     """The paper's mode with the fewest seconds a visit at the end, over the last tenth of the visits."""
     runs = [run for run in comparison.of(group, backend) if run.condition in COMPETING and run.run.problem is None]
-    return min(
-        runs, key=lambda run: float(values(run, "visit_s")[-max(1, len(run.run.visits) // 10) :].mean()), default=None
-    )
+    return min(runs, key=lambda run: ends(np.array([visit.visit_s for visit in run.run.timed]))[1], default=None)
 
 
 def against(comparison: Comparison) -> list[Against]:
@@ -83,11 +88,17 @@ def against(comparison: Comparison) -> list[Against]:
                 window_visits=filled,
                 alone=_figures(visits, mine, theirs, filled),
                 with_upkeep=_figures(visits, mine + upkeep(ours)[one], theirs + upkeep(best)[other], filled),
+                read=_read(ours, best, one, other),
                 best_full=(best_full := line(visits[visits >= filled], theirs[visits >= filled])),
                 best_flatness=flatness(best_full, theirs[visits >= filled], filled),
             )
         )
     return found
+
+
+def _read(ours: Measured, best: Measured, one: Array, other: Array) -> dict[str, float]:
+    rows = {name: (values(ours, name)[one].sum(), values(best, name)[other].sum()) for name in READ}
+    return {name: float(mine / theirs) for name, (mine, theirs) in rows.items() if theirs}
 
 
 def _figures(visits: Array, mine: Array, theirs: Array, filled: int) -> Figures:

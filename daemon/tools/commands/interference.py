@@ -137,8 +137,7 @@ def interference(
             _on_daemon(reach(file, daemon=daemon, token_file=token_file, ca=ca), settings, html, console)
         )
     out = make_console(file_width=FILE_WIDTH)
-    if record.result is not None:
-        say_result(record.result, out)
+    say_result(record, out)
     for name, path in (("report", html), ("figures", html.with_suffix(".json"))):
         out.print(labelled(name, 8, path.absolute()), soft_wrap=True)
 

@@ -117,7 +117,7 @@ async def _stop(client: httpx.AsyncClient) -> None:
 def _line(block: Block, blocks: int) -> str:
     readers = f"{block.readers if block.kind == 'B' else 'no'} readers added"
     p99 = "nothing committed" if block.p99_ms is None else f"p99 {block.p99_ms:.3g} ms"
-    cut = "" if block.whole else ", cut short"
+    cut = "" if block.counts else ", left out" if block.whole else ", cut short"
     return f"{block.number:>3}/{blocks} {block.kind} {readers:<16} {p99}, {block.rate:,.1f} triggers/s{cut}"
 
 

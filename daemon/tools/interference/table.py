@@ -4,16 +4,19 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from schemas.api.interference import FIGURES, Mean, Ratio, ReaderRow, Result
+from schemas.api.interference import FIGURES, Mean, Ratio, ReaderRow, Record, Result
 
 
-def say_result(result: Result, console: Console) -> None:
-    """Print the table of A and B, the readers, and the verdicts."""
+def say_result(record: Record, console: Console) -> None:
+    """Print the table of A and B, the readers, the verdicts, and what else a reader has to know."""
+    result = record.result
+    if result is None:
+        return
     if result.rows:
         console.print(_writing(result))
     if result.readers:
         console.print(_readers(result))
-    for words in (result.headline, result.crossing_words, result.steadiness):
+    for words in (result.headline, result.crossing_words, result.steadiness, *record.notes):
         if words:
             console.print(words, highlight=False)
 

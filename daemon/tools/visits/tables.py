@@ -61,13 +61,16 @@ def say_run(run: VisitsRun, csv: str, out: Console) -> None:
         out.print("All visits that were asked for were done before.", highlight=False)
         return
     out.print(_bins(run))
-    numbers = [visit.visit for visit in run.visits]
+    numbers = [visit.visit for visit in run.timed]
     for name in ("visit", "select", "store"):
-        fit = line(numbers, [getattr(visit, f"{name}_s") for visit in run.visits])
+        fit = line(numbers, [getattr(visit, f"{name}_s") for visit in run.timed])
         out.print(labelled(name, 7, line_words(fit)), soft_wrap=True)
     limit_s = run.settings.limit_s
-    fraction = over([visit.visit_s for visit in run.visits], limit_s)
+    fraction = over([visit.visit_s for visit in run.timed], limit_s)
     out.print(labelled("limit", 7, f"{fraction:.1%} of the visits took more than {limit_s:g} s"))
+    if beside_s := sum(visit.upkeep_s for visit in run.visits):
+        words = f"{seconds(beside_s)} to begin and end visits, and to make and drop partitions, between the visits"
+        out.print(labelled("upkeep", 7, words), soft_wrap=True)
     if run.compactions:
         words = compaction_words(len(run.compactions), sum(each.compact_s for each in run.compactions))
         out.print(labelled("upkeep", 7, words), soft_wrap=True)
@@ -85,10 +88,10 @@ def _bins(run: VisitsRun) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Seconds a visit", title_justify="left")
     for name in ("visits", "mean", "median", "quartiles", "shortest, longest", "select", "store"):
         table.add_column(name, justify="left" if name == "visits" else "right")
-    numbers = np.array([visit.visit for visit in run.visits])
-    columns = {name: np.array([getattr(visit, name) for visit in run.visits]) for name in ("select_s", "store_s")}
+    numbers = np.array([visit.visit for visit in run.timed])
+    columns = {name: np.array([getattr(visit, name) for visit in run.timed]) for name in ("select_s", "store_s")}
     width = bin_visits(int(numbers[-1] - numbers[0]) + 1)
-    taken = [visit.visit_s for visit in run.visits]
+    taken = [visit.visit_s for visit in run.timed]
     wider = -(-len(boxes(numbers, taken, width)) // MOST_BINS)
     for part in boxes(numbers, taken, wider * width):
         inside = (numbers >= part.first) & (numbers <= part.last)

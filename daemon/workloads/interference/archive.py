@@ -27,7 +27,7 @@ def summary_of(record: Record, files: Files) -> Summary:
         pairs=settings.pairs,
         block_s=settings.block_s,
         doses=list(settings.doses),
-        blocks=sum(block.whole for block in record.blocks),
+        blocks=sum(block.counts for block in record.blocks),
         p99=_ratio(result, "p99_ms"),
         rate=_ratio(result, "rate"),
         steady=result.steady if result else None,

@@ -1,6 +1,7 @@
 """One experiment under way: block after block, measured as it goes."""
 
 import asyncio
+import statistics
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
@@ -38,6 +39,13 @@ DRAIN_BLOCKS = 2
 DRAIN_LEAST_S = 30.0
 """Patience with the backlog that a block of B leaves behind, in blocks, and in seconds at least."""
 
+SETTLED_S = 1.0
+"""A backlog that did not become less in so long is what always waits."""
+
+
+Beside = tuple[str, frozenset[str]]
+"""What goes on beside the blocks: the ceilings of the governor in words, and the other workloads."""
+
 
 class _Stopped(Exception):
     """Somebody stopped it."""
@@ -51,7 +59,8 @@ class ExperimentRun(Run):
     """Measures; its workloads stand ready and are stopped by whoever started them.
 
     blocks, timeline, notes: as in `schemas.api.interference.Record`, growing.
-    governor: the ceilings of the governor now, in words. after_block: awaited after each block.
+    beside: the ceilings of the governor now, in words, and what else asks the database. after_block: awaited after each
+    block.
     """
 
     def __init__(
@@ -62,7 +71,7 @@ class ExperimentRun(Run):
         readers: Readers,
         pipelines: Mapping[str, Pipeline],
         watch: Callable[[Callable[[str], None]], ServerWatch],
-        governor: Callable[[], str],
+        beside: Callable[[], Beside],
         after_block: Callable[[], Awaitable[None]],
     ) -> None:
         super().__init__(name)
@@ -82,14 +91,13 @@ class ExperimentRun(Run):
         self.phase = ExperimentPhase.WARM_UP
         self._number = 1
         self._backlog = 0  # at most, in the block
-        self._waited = self._looks = 0  # triggers that waited, summed over so many looks in the block
-        self._quiet = 0.0  # their mean in the last block of A that counts
+        self._waited: list[int] = []  # triggers that waited, at each look in the block
+        self._quiet = 0.0  # their median in the last block of A that counts: a stall is not what always waits
         self._is_drained = True  # whether no more than that waited when the block began
-        self._governor = governor
-        self._beside: tuple[str, frozenset[str]] | None = (
-            None  # ceilings of the governor, and other workloads that read
-        )
+        self._ask_beside = beside
+        self._beside: Beside | None = None
         self._is_away_noted = False
+        self._failure: str | None = None
         self._noted: set[str] = set()  # workloads of which was said that questions fail
 
     def stop(self, why: str) -> None:
@@ -116,6 +124,8 @@ class ExperimentRun(Run):
             background = [tasks.create_task(self._watch.run())]
             try:
                 await self._get_ready()
+                await self._settle()
+                self._began_s = self._block_s = time.monotonic()
                 background.append(tasks.create_task(self._sample()))
                 for number, block in enumerate(self.order, 1):
                     await self._measure(number, block)
@@ -139,16 +149,17 @@ class ExperimentRun(Run):
         self._admit(clients)
         await self._pause(self.settings.warm_up_s)
         self.phase = ExperimentPhase(block.kind)
-        self._backlog, self._waited, self._looks = waiting(self._pipelines), 0, 0
+        self._backlog, self._waited = waiting(self._pipelines), []
         for reader in self._own_readers().values():
             reader.measure()
         first, reading = read_counters(self._pipelines), self._totals()
         try:
             await self._pause(self.settings.block_s - self.settings.warm_up_s)
-        except _Stopped:
+        except (_Stopped, _Failed):
             self.blocks.append(self._block(number, block, begin_s, first, reading, whole=False))
             raise
-        measured = self._block(number, block, begin_s, first, reading, whole=True)
+        # Of B with the last answers: without them long ones would be missing, not short ones.
+        measured = self._block(number, block, begin_s, first, reading, whole=block.kind == "A")
         for reader in self._own_readers().values():
             reader.end_measuring()
         try:
@@ -178,7 +189,7 @@ class ExperimentRun(Run):
         clients = dealt(self.settings, block)
         looks, server, waits = self._watch.between(first.at_s, last.at_s)
         if block.kind == "A" and self._is_drained:
-            self._quiet = self._waited / max(1, self._looks)
+            self._quiet = statistics.median(self._waited or [0])
         kind: Literal["A", "B"] = block.kind
         return Block(
             number=number,
@@ -208,6 +219,8 @@ class ExperimentRun(Run):
                 await self._stop.wait()
         except TimeoutError:
             return
+        if self._failure is not None:
+            raise _Failed(self._failure)
         raise _Stopped
 
     # --- the readers --------------------------------------------------------------------------------------------------
@@ -222,7 +235,6 @@ class ExperimentRun(Run):
             if time.monotonic() > deadline:
                 raise _Failed(f"the readers' processes do not stand ready within {READY_S:g} s; try again later")
             await self._pause(TICK_S)
-        self._began_s = time.monotonic()
 
     def _admit(self, clients: Mapping[str, int]) -> None:
         readers = self._own_readers()
@@ -236,12 +248,28 @@ class ExperimentRun(Run):
             self._check_readers()
             await self._pause(TICK_S)
 
+    async def _settle(self) -> None:
+        """Wait until the backlog does not become less any more: what waited before the first block is not of it."""
+        least, since_s = waiting(self._pipelines), time.monotonic()
+        deadline = since_s + self._patience_s
+        while time.monotonic() - since_s < SETTLED_S:
+            if time.monotonic() > deadline:
+                self._note(f"{least:,} triggers of before still waited when block 1 began, and became fewer.")
+                return
+            await self._pause(TICK_S)
+            if (now := waiting(self._pipelines)) < least:
+                least, since_s = now, time.monotonic()
+
+    @property
+    def _patience_s(self) -> float:
+        return max(DRAIN_LEAST_S, DRAIN_BLOCKS * self.settings.block_s)
+
     async def _drain_backlog(self, number: int) -> None:
         """Wait until no more waits than without readers: what a block leaves behind is not of the next one.
 
         Of a backlog that does not go away in `DRAIN_BLOCKS` blocks the next block says nothing, and is left out.
         """
-        deadline = time.monotonic() + max(DRAIN_LEAST_S, DRAIN_BLOCKS * self.settings.block_s)
+        deadline = time.monotonic() + self._patience_s
         while waiting(self._pipelines) > self._quiet + 1:
             if time.monotonic() > deadline:
                 self._is_drained = False
@@ -259,13 +287,19 @@ class ExperimentRun(Run):
 
     def _statuses(self) -> dict[str, ReaderStatus]:
         """Of its own workloads, which all run."""
-        found = self._readers.statuses()
-        for name in self._names():
-            if name not in found:
-                raise _gone(name)
-            if found[name].state is ReaderState.FAILED:
-                raise _Failed(f"workload {name} failed: {found[name].problem}")
-        return {name: found[name] for name in self._names()}
+        statuses = {name: reader.status() for name, reader in self._own_readers().items()}
+        for name, status in statuses.items():
+            if status.state is ReaderState.FAILED:
+                raise _Failed(f"workload {name} failed: {status.problem}")
+        return statuses
+
+    def _see_readers_run(self) -> None:
+        """End what is under way where a process died: it is started again before the block is over."""
+        try:
+            self._statuses()
+        except _Failed as error:
+            self._failure = str(error)
+            self._stop.set()
 
     def _note_problem(self, name: str, problem: str | None) -> None:
         if problem is not None and name not in self._noted:
@@ -279,13 +313,13 @@ class ExperimentRun(Run):
             raise _gone(gone.args[0]) from None
 
     def _totals(self) -> dict[str, Totals]:
-        return {name: reader.figures().totals for name, reader in self._own_readers().items()}
+        return {name: reader.totals for name, reader in self._own_readers().items()}
 
     def _with_last_answers(self, block: Block) -> Block:
-        """A block with the answers that came after its end: without them long ones would be missing, not short ones."""
+        """The whole of a block: with the answers that came after its end."""
         due = {name: reader.stretch_figures() for name, reader in self._own_readers().items()}
         workloads = {name: with_answers(found, due[name]) for name, found in block.workloads.items()}
-        return block.model_copy(update={"workloads": workloads})
+        return block.model_copy(update={"workloads": workloads, "whole": True})
 
     # --- during the blocks --------------------------------------------------------------------------------------------
 
@@ -297,8 +331,9 @@ class ExperimentRun(Run):
             await asyncio.sleep(TICK_S)
             now = waiting(self._pipelines)
             self._check_commits()
+            self._see_readers_run()
             most, self._backlog = max(most, now), max(self._backlog, now)
-            self._waited, self._looks = self._waited + now, self._looks + 1
+            self._waited.append(now)
             if time.monotonic() - before.at_s < every_s - TICK_S / 2:
                 continue
             after = read_counters(self._pipelines)
@@ -315,18 +350,18 @@ class ExperimentRun(Run):
                 self._note(f"Commits of group {pipeline.group.name} failed and were tried again, {block}: {problem}.")
 
     def _check_beside(self) -> None:
-        """Note what changes beside the blocks: it is in some of them, and not in others."""
-        own, found = self._names(), self._readers.statuses()
-        others = frozenset(name for name, status in found.items() if name not in own and status.admitted)
-        before, self._beside = self._beside, (self._governor(), others)
+        """Note what goes on beside the blocks, and when that changes: it is in some of them, and not in others."""
+        before, self._beside = self._beside, self._ask_beside()
+        ceilings, others = self._beside
         if before is None:
+            if others:
+                self._note(f"Other workloads ran at the begin, in A and in B alike: {', '.join(sorted(others))}.")
             return
-        ceilings, read = before
-        if self._beside[0] != ceilings:
-            self._note(f"The governor was changed in block {self._number}: {self._beside[0] or 'it is off'}.")
-        for names, what in ((others - read, "began"), (read - others, "ended")):
+        if ceilings != before[0]:
+            self._note(f"The governor was changed in block {self._number}: {ceilings or 'it is off'}.")
+        for names, what in ((others - before[1], "began"), (before[1] - others, "ended")):
             if names:
-                self._note(f"Other readers {what} in block {self._number}: {', '.join(sorted(names))}.")
+                self._note(f"Other workloads {what} in block {self._number}: {', '.join(sorted(names))}.")
 
     def _sample_of(self, before: Counters, after: Counters, backlog: int) -> Sample:
         statuses = self._readers.statuses()

@@ -15,7 +15,7 @@ from daemon.workloads.interference.archive import REPORT, experiment_archive
 from daemon.workloads.interference.blocks import staffed
 from daemon.workloads.interference.command_line import command_of, readers_words
 from daemon.workloads.interference.conditions import conditions_of, governor_words
-from daemon.workloads.interference.run import ExperimentRun
+from daemon.workloads.interference.run import Beside, ExperimentRun
 from daemon.workloads.interference.server_watch import EVERY_S, ServerWatch, watching_store
 from daemon.workloads.readers.manager import Readers
 from schemas.api.interference import Conditions, Experiment, Live, Record, Summary
@@ -80,12 +80,11 @@ class ExperimentRunner(Runner[ExperimentRun]):
                 readers=self._readers,
                 pipelines=self._pipelines,
                 watch=lambda note: ServerWatch(watched, note, _watch_every_s(settings)),
-                governor=lambda: governor_words(self._status().governor),
+                beside=lambda: self._beside(settings),
                 after_block=self._write_run,
             )
             self.run = run
             self._conditions = conditions_of(self._loaded, self._status())
-            run.notes += self._other_readers(settings)
             await self._write_run()
             self._start(self._carry_out(run), f"experiment {name}")
         self._events.info(f"interference experiment {run.name} starts: {readers_words(settings)}")
@@ -172,12 +171,13 @@ class ExperimentRunner(Runner[ExperimentRun]):
             field = f"{at}.{error.field}" if error.field else at
             raise WorkloadRefused(error.problem, error.fix, field) from None
 
-    def _other_readers(self, settings: Experiment) -> list[str]:
-        own = {workload.name for workload in settings.workloads}
-        others = [name for name, status in self._readers.statuses().items() if name not in own and status.admitted]
-        if not others:
-            return []
-        return [f"Other readers ran at the begin, in A and in B alike: {', '.join(others)}."]
+    def _beside(self, settings: Experiment) -> Beside:
+        """What goes on that is none of the experiment."""
+        status, own = self._status(), {workload.name for workload in settings.workloads}
+        others = {name for name, each in status.readers.items() if name not in own and each.admitted}
+        if status.visits is not None and status.visits.is_active:
+            others.add("a run of visits")
+        return governor_words(status.governor), frozenset(others)
 
     async def _carry_out(self, run: ExperimentRun) -> None:
         try:

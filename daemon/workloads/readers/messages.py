@@ -1,12 +1,11 @@
 """The messages of a reader's process, in the protocol of `daemon.workloads.frame.messages`."""
 
-from hdrh.histogram import HdrHistogram
 from pydantic import Field
 
 from daemon.workloads.frame.messages import Message, ProcessSpec
 from daemon.workloads.readers.admission import Admission
 from daemon.workloads.readers.clients import Clients
-from daemon.workloads.readers.measuring import Lately, Measured, Totals, new_histogram
+from daemon.workloads.readers.measuring import Lately, Totals
 from schemas.batch import Layout
 from schemas.config import GroupConfig, VisitsConfig, Workload
 from schemas.config.section import Section
@@ -52,6 +51,7 @@ class StretchReport(Message):
     """What a process has measured of the questions that were due in a stretch of time.
 
     asking: how many of them have no answer yet.
+    histogram: encoded; nobody decodes it before somebody asks for it.
     """
 
     number: int
@@ -65,7 +65,6 @@ class Report(Message):
 
     asking: clients that wait for an answer.
     problem: what the last question that failed within ten seconds failed with.
-    histogram: encoded; nobody decodes it before somebody asks for it.
     stretch: of the newest one; None before the first.
     """
 
@@ -73,13 +72,7 @@ class Report(Message):
     asking: int = 0
     problem: str | None = None
     lately: Lately = Lately()
-    histogram: str | None = None
     stretch: StretchReport | None = None
-
-
-def latency_of(histogram: str | None) -> HdrHistogram:
-    """Latencies in microseconds, as a report has them."""
-    return new_histogram() if histogram is None else HdrHistogram.decode(histogram.encode())
 
 
 def report_of(clients: Clients, now_s: float) -> Report:
@@ -90,17 +83,12 @@ def report_of(clients: Clients, now_s: float) -> Report:
         asking=clients.asking,
         problem=measured.problem(now_s),
         lately=measured.lately(now_s),
-        histogram=_encoded(measured),
         stretch=StretchReport(
             number=stretch.number,
             totals=Totals() + stretch.measured,
             asking=stretch.asking,
-            histogram=_encoded(stretch.measured),
+            histogram=stretch.measured.latency.encode().decode("ascii"),
         )
         if stretch.number
         else None,
     )
-
-
-def _encoded(measured: Measured) -> str:
-    return str(measured.latency.encode().decode("ascii"))

@@ -12,7 +12,7 @@ from hdrh.histogram import HdrHistogram
 from daemon.workloads.frame.supervised import WorkloadProcess
 from daemon.workloads.readers.admission import Admission
 from daemon.workloads.readers.measuring import Lately, Totals, new_histogram
-from daemon.workloads.readers.messages import Report, Spec, latency_of
+from daemon.workloads.readers.messages import Report, Spec, StretchReport
 from schemas.api.status import Latency, ReaderStatus
 from schemas.states import ReaderState
 
@@ -28,7 +28,7 @@ STALE_S = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What a workload has measured since it was started; all of it only grows.
+    """What a workload has measured of a stretch of time; all of it only grows.
 
     latency: of answers, from when they were due, in microseconds, corrected for coordinated omission; a copy.
     """
@@ -36,12 +36,12 @@ class Figures:
     totals: Totals = field(default_factory=Totals)
     latency: HdrHistogram = field(default_factory=new_histogram)
 
-    def and_then(self, totals: Totals, histogram: str | None) -> "Figures":
+    def and_then(self, report: StretchReport) -> "Figures":
         """These, and what a process reports that began after them."""
-        latency = new_histogram()
+        latency = new_histogram()  # a decoded one may have no room for more
         latency.add(self.latency)
-        latency.add(latency_of(histogram))
-        return Figures(totals=self.totals + totals, latency=latency)
+        latency.add(HdrHistogram.decode(report.histogram.encode()))
+        return Figures(totals=self.totals + report.totals, latency=latency)
 
 
 class Reader:
@@ -63,7 +63,7 @@ class Reader:
         self._since_ns = time.time_ns()
         self._state = ReaderState.STARTING
         self._problem: str | None = None
-        self._before = Figures()
+        self._before = Totals()  # of processes that died
         self._stretch = 0  # the number of the last one
         self._is_measured = False
         self._stretch_before = Figures()  # of processes that died since it began
@@ -120,16 +120,17 @@ class Reader:
         if not self._running.cancelled():
             self._running.result()
 
-    def figures(self) -> Figures:
-        """What it has measured since it was started, as reported four times a second."""
-        return self._before.and_then(self._report.totals, self._report.histogram)
+    @property
+    def totals(self) -> Totals:
+        """What it has counted since it was started, as reported four times a second."""
+        return self._before + self._report.totals
 
     def stretch_figures(self) -> Figures:
         """What it has measured of the questions that were due since `measure`, and before `end_measuring`."""
         found = self._report.stretch
         if found is None or found.number != self._stretch:
             return self._stretch_before
-        return self._stretch_before.and_then(found.totals, found.histogram)
+        return self._stretch_before.and_then(found)
 
     @property
     def asking(self) -> int:
@@ -138,7 +139,7 @@ class Reader:
 
     def status(self) -> ReaderStatus:
         """How it is."""
-        workload, report, totals = self.workload, self._report, self._before.totals + self._report.totals
+        workload, report, totals = self.workload, self._report, self.totals
         lately = report.lately if time.monotonic() - self._reported_s < STALE_S else Lately()
         asked = totals.cycles + totals.failed
         return ReaderStatus(
@@ -168,7 +169,7 @@ class Reader:
                     self._state, self._problem = ReaderState.RUNNING, None
 
     def _failed(self, problem: str, pause_s: float) -> None:
-        self._before, self._stretch_before = self.figures(), self.stretch_figures()
+        self._before, self._stretch_before = self.totals, self.stretch_figures()
         self._report = Report()
         self._state, self._problem = ReaderState.FAILED, problem
         name = self.workload.name

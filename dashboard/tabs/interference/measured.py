@@ -54,8 +54,8 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 
 def figure_of(block: Block, figure: str) -> float | None:
-    """A figure of a whole block; None where it has none, or 0."""
-    value: Any = getattr(block, figure) if block.whole else None
+    """A figure of a block that counts; None where it has none, or 0."""
+    value: Any = getattr(block, figure) if block.counts else None
     return float(value) if value else None
 
 

@@ -1,14 +1,19 @@
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from benchmarks.interference.statistics.analysis import analysed
+from benchmarks.interference.report.dose import dose_response
+from benchmarks.interference.report.timeline import panels
+from benchmarks.interference.statistics.analysis import _crossing, analysed
 from benchmarks.interference.statistics.estimate import (
     against_neighbours,
     contrast,
@@ -17,9 +22,10 @@ from benchmarks.interference.statistics.estimate import (
     independent,
 )
 from benchmarks.interference.statistics.verdicts import TOO_WIDE, verdict
+from daemon.workloads.interference.archive import summary_of
 from daemon.workloads.interference.blocks import dealt, planned, seconds_of, staffed
 from daemon.workloads.interference.command_line import command_of, experiment_of, workload_of, workload_words
-from schemas.api.interference import Experiment, Ratio, Record
+from schemas.api.interference import Block, Dose, Experiment, Mean, Ratio, Record
 from schemas.checking.problems import ConfigError
 from schemas.config import Workload
 from tests.support.interference_records import HISTORY, SCAN, made_record
@@ -207,6 +213,37 @@ def test_blocks_of_a_that_scatter_without_end_do_not_show_a_steady_machine() -> 
     assert result.steadiness.startswith("Whether the machine was steady is not known: ")
 
 
+def changed(record: Record, update: Callable[[Block], dict[str, Any]]) -> Record:
+    """The record with fields of its blocks changed."""
+    return record.model_copy(update={"blocks": [block.model_copy(update=update(block)) for block in record.blocks]})
+
+
+def test_a_figure_that_moved_is_told_beside_one_of_which_nothing_is_known() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), pairs=5), noise=0.01)
+    factors = [1, 1, 30, 1, 0.02, 1, 1, 1, 40, 1, 1]
+    result = analysed(
+        changed(
+            record,
+            lambda b: {
+                "p99_ms": (b.p99_ms or 0) * factors[b.number - 1],
+                "rate": 50.0 if b.number in (3, 7, 11) else 100.0,
+            },
+        )
+    )
+    assert result.steady is False
+    assert result.steadiness.startswith("The machine was not steady: ")
+    assert "(commit rate 50 to 50 % lower)" in result.steadiness
+    assert result.headline.endswith("The machine was not steady.")
+
+
+def test_a_straight_drift_does_not_show_in_what_a_is_to_a_where_a_block_is_left_out() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), pairs=8), noise=0.0, drift=2.0)
+    found = analysed(changed(record, lambda b: {"drained": b.number != 5})).agreement
+    ratio = next(each.a_to_a for each in found if each.figure == "p99_ms")
+    assert ratio.ratio == pytest.approx(1, abs=1e-6)
+    assert ratio.pairs >= 2
+
+
 def test_what_was_in_time_is_a_fraction_of_all_questions_and_not_of_blocks() -> None:
     record = made_record(Experiment(workloads=(SCAN,), pairs=4))
     with_readers = [block for block in record.blocks if block.kind == "B"]
@@ -233,6 +270,19 @@ def test_a_fraction_lies_within_its_interval_and_that_within_0_and_1(answers: li
         assert 0 <= found.low <= found.value <= found.high <= 1
 
 
+@pytest.mark.parametrize("part", [0.03, 0.5, 0.9, 0.97])
+@pytest.mark.parametrize(("blocks", "questions"), [(4, 3), (4, 12), (6, 12), (6, 100)])
+def test_95_of_100_intervals_hold_the_fraction_also_of_few_questions(part: float, blocks: int, questions: int) -> None:
+    random, held = np.random.default_rng(5), 0
+    for _ in range(1000):
+        asked = 1 + random.poisson(questions, blocks)
+        found = fraction_of(random.binomial(asked, part).tolist(), asked.tolist())
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= part <= found.high
+    assert held / 1000 >= 0.94
+
+
 def test_blocks_in_which_nobody_looked_at_the_server_are_not_blocks_in_which_nothing_moved() -> None:
     record = made_record(Experiment(workloads=(SCAN,), pairs=4))
     seen = {row.name: (row.a, row.b) for row in analysed(record).server}
@@ -245,6 +295,21 @@ def test_blocks_in_which_nobody_looked_at_the_server_are_not_blocks_in_which_not
     assert analysed(record.model_copy(update={"blocks": blocks})).server == []
 
 
+def test_a_counter_that_a_block_does_not_know_is_not_one_that_stood_still() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), pairs=4))
+    # The server was restarted in block 1, and nothing was looked up in block 3.
+    unknown = {1: {"wal_bytes", "cache_hits"}, 3: {"cache_hits", "cache_misses"}}
+
+    def known(block: Block) -> dict[str, Any]:
+        there = {name: value for name, value in block.server.items() if name not in unknown.get(block.number, ())}
+        return {"server": there | ({"cache_hits": 0.0, "cache_misses": 0.0} if block.number == 3 else {})}
+
+    rows = {row.name: row for row in analysed(changed(record, known)).server}
+    assert rows["cache_hit_percent"].a == pytest.approx(100)
+    assert rows["wal_bytes"].a == pytest.approx(1.1e6)
+    assert rows["cache_hits"].a == pytest.approx(5e4 * 3 / 4)
+
+
 def test_a_dose_with_which_nothing_was_committed_crosses_every_budget() -> None:
     record = made_record(Experiment(workloads=(SCAN,), doses=(1, 2, 4), pairs=3), p99_a_reader=1.01, noise=0.01)
     assert analysed(record).crossing is None
@@ -255,6 +320,100 @@ def test_a_dose_with_which_nothing_was_committed_crosses_every_budget() -> None:
     assert "is crossed at 4 readers at the latest, with which nothing was committed in 3 of 3 blocks." in (
         result.crossing_words
     )
+
+
+def test_a_stall_while_nothing_was_sent_is_none_of_the_readers() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), doses=(1, 2, 4), pairs=6), p99_a_reader=1.01, noise=0.01)
+    still = {"triggers": 0, "rate": 0.0, "reading_rate": 0.0, "received_rate": 0.0, "p50_ms": None, "p99_ms": None}
+    result = analysed(changed(record, lambda b: {**still, "backlog": 0} if 3 <= b.number <= 7 else {}))
+    assert result.crossing is None
+    assert "is not crossed up to 4 readers" in result.crossing_words
+
+
+def test_a_dose_whose_backlog_never_went_away_is_not_passed_over() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), doses=(1, 2, 4), pairs=3), p99_a_reader=1.01, noise=0.01)
+    after = {block.number + 1 for block in record.blocks if block.readers == 4}
+    flooded = changed(
+        record,
+        lambda b: {"p99_ms": 9000.0} if b.readers == 4 else {"drained": b.number not in after},
+    )
+
+    result = analysed(flooded)
+
+    assert {row.readers for row in result.rows} == {1, 2}
+    assert result.crossing == 4
+    assert "is crossed at 4 readers at the latest, with which it was 9,000 ms or more in 3 of 3 blocks." in (
+        result.crossing_words
+    )
+    assert "With 4 readers nothing can be compared: the backlog of 3 of 3 blocks did not go away" in result.headline
+    assert [row.readers for row in result.readers] == [1, 2, 4]
+
+
+def test_a_block_that_is_left_out_is_in_no_mark_of_the_report() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), pairs=2), noise=0.0)
+    slow = changed(record, lambda b: {"p99_ms": 5000.0, "drained": False} if b.number == 3 else {})
+    drawn = panels(slow.model_copy(update={"result": analysed(slow)}))
+    assert "median of the blocks of A: 8.00 ms" in drawn
+    assert "p99 ×" not in drawn  # both blocks of B are next to it
+    assert summary_of(slow, {}).blocks == 4
+
+
+def test_blocks_that_are_not_compared_for_their_backlog_are_told_beside_those_that_are() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), pairs=5), p99_a_reader=1.0, noise=0.01)
+    result = analysed(changed(record, lambda b: {"drained": b.number != 5}))
+    row = next(row for row in result.rows if row.figure == "p99_ms")
+    assert row.b_to_a.pairs == 3
+    assert "Not compared: after 1 of 5 blocks with 4 readers the backlog did not go away" in result.headline
+
+
+def test_a_dose_that_floods_now_and_then_crosses_the_budget_though_its_other_blocks_do_not() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), doses=(1, 4), pairs=6), p99_a_reader=1.0, noise=0.01)
+    flooding = [block.number for block in record.blocks if block.readers == 4][:2]
+    result = analysed(
+        changed(
+            record,
+            lambda b: {"p99_ms": 9000.0} if b.number in flooding else {"drained": b.number - 1 not in flooding},
+        )
+    )
+    assert {row.readers for row in result.rows} == {1, 4}
+    assert result.crossing == 4
+    assert "with which it was 9,000 ms or more in 2 of 6 blocks" in result.crossing_words
+
+
+def test_readers_that_flood_each_block_are_said_and_not_that_there_were_few_blocks() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), pairs=4), noise=0.01)
+    result = analysed(changed(record, lambda b: {"drained": b.number == 1 or b.kind == "B"}))
+    assert result.rows == []
+    assert result.headline.startswith(
+        "With 4 readers nothing can be compared: the backlog of 4 of 4 blocks did not go away before the next one"
+    )
+
+
+P99 = st.tuples(st.floats(0.1, 1e4), st.floats(0.1, 1e4), st.floats(0.1, 1e4)).map(sorted)
+
+
+@given(st.lists(P99, min_size=1, max_size=5), st.booleans(), st.floats(0.1, 1e4))
+def test_a_crossing_is_said_as_far_as_the_intervals_hold_it(
+    limits: list[list[float]], few: bool, budget_ms: float
+) -> None:
+    points = [
+        Dose(
+            readers=readers,
+            p99_ms=Mean(value=value, low=None if few else low, high=None if few else high, blocks=3),
+            rate=Mean(value=1.0, low=None, high=None, blocks=3),
+        )
+        for readers, (low, value, high) in enumerate(limits)
+    ]
+    crossing, words = _crossing(points, None, budget_ms)
+    assert (crossing is None) == all(value <= budget_ms for _, value, _ in limits)
+    if "is crossed" in words:
+        assert not few
+        assert any(low > budget_ms for low, _, _ in limits)
+    elif "is not crossed" in words:
+        assert not few
+        assert all(high <= budget_ms for _, _, high in limits)
+    else:
+        assert "is not known to be crossed" in words
 
 
 def test_a_block_that_began_with_the_backlog_of_the_one_before_counts_for_nothing() -> None:
@@ -346,6 +505,21 @@ def test_the_report_is_one_file_without_scripts_and_escapes_what_servers_say(tmp
     assert "a processor &lt;of&gt; no make" in html
     assert html.count('class="band"') == 12 * 3  # each block of B in the panels of p99, rate and readers
     assert json.loads(kept.read_text())["result"]["doses"][0]["readers"] == 0
+
+
+def test_a_crossing_beyond_the_points_has_its_place_in_the_plot() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), doses=(1, 2, 40), pairs=3), p99_a_reader=1.0, noise=0.01)
+    still = {"triggers": 0, "rate": 0.0, "reading_rate": 0.0, "p50_ms": None, "p99_ms": None}
+    stalled = changed(record, lambda b: still if b.readers == 40 else {})
+    stalled = stalled.model_copy(update={"conditions": stalled.conditions.model_copy(update={"budget_ms": 5000.0})})
+    result = analysed(stalled)
+    assert (result.crossing, [dose.readers for dose in result.doses]) == (40, [0, 1, 2])
+
+    drawn = dose_response(stalled.model_copy(update={"result": result}))
+
+    (crossing,) = re.findall(r'd="M([\d.]+) [\d.]+V100" class="budget"', drawn)
+    last = re.findall(r'd="M([\d.]+) [\d.]+h0" class="point p99"', drawn)[-1]
+    assert float(last) < float(crossing) / 5  # 2 readers and 40, on one axis
 
 
 def test_what_is_no_record_is_told_in_one_line(tmp_path: Path) -> None:

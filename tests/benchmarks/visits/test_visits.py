@@ -25,10 +25,12 @@ from benchmarks.visits.measuring.plan import (
     TINY,
     planned,
 )
-from benchmarks.visits.record import Comparison
+from benchmarks.visits.record import Comparison, Measured
+from benchmarks.visits.report import elements
+from benchmarks.visits.report.comparison import _at_end, page
 from benchmarks.visits.report.run import series
-from benchmarks.visits.statistics.baseline import FLAT, Flatness, against, flatness, upkeep
-from benchmarks.visits.statistics.estimate import bend, mean, ratio, slope_ratio, spread
+from benchmarks.visits.statistics.baseline import FLAT, Figures, Flatness, against, best_of, flatness, upkeep
+from benchmarks.visits.statistics.estimate import Interval, bend, ends, mean, ratio, slope_ratio, spread
 from benchmarks.visits.statistics.findings import PAIRS, Verdict, findings, warm
 from daemon.workloads.visits.cadence import time_of
 from daemon.workloads.visits.figures import line
@@ -207,6 +209,22 @@ def test_making_and_dropping_partitions_counts_for_who_does_it_spread_over_the_v
         assert found.with_upkeep.at_end.value > 1.2 * found.alone.at_end.value
 
 
+def test_that_ours_reads_fewer_rows_than_the_papers_best_is_said() -> None:
+    comparison = made_comparison(seconds, groups=(MAIN,))
+
+    def fewer(run: Measured) -> Measured:
+        visits = [
+            each.model_copy(update={"objects_read": 25, "forced_read": 9 * each.visit // 10}) for each in run.run.visits
+        ]
+        return run.model_copy(update={"run": run.run.model_copy(update={"visits": tuple(visits)})})
+
+    measured = [fewer(run) if run.condition == OURS else run for run in comparison.measured]
+    comparison = comparison.model_copy(update={"measured": tuple(measured)})
+    for found in against(comparison):
+        assert found.read == pytest.approx({"objects_read": 0.25, "sources_read": 1.0, "forced_read": 0.9}, abs=0.01)
+    assert page(comparison).count("25 % as many last versions of objects, 100 % as many sources and 90 % as many") == 2
+
+
 def test_a_visit_that_was_resumed_is_in_no_comparison_and_no_line() -> None:
     comparison = made_comparison(seconds, groups=(SWEEP,))
     first, *others = comparison.measured
@@ -220,6 +238,27 @@ def test_a_visit_that_was_resumed_is_in_no_comparison_and_no_line() -> None:
     found = series(run, "visit_s")
     assert found.seconds.max() < 100
     assert len(found.visits) == len(visits) - 20
+
+
+def test_a_visit_that_was_resumed_makes_no_mode_the_best_and_is_in_no_end() -> None:
+    comparison = made_comparison(seconds, groups=(MAIN,))
+
+    def resumed(run: Measured) -> Measured:
+        visits = list(run.run.visits)
+        for k in range(len(visits) - 40, len(visits)):
+            visits[k] = visits[k].model_copy(update={"visit_s": 0.0, "select_s": 0.0, "resumed": True})
+        return run.model_copy(update={"run": run.run.model_copy(update={"visits": tuple(visits)})})
+
+    measured = [resumed(run) if run.condition == "baseline" else run for run in comparison.measured]
+    kept = comparison.model_copy(update={"measured": tuple(measured)})
+    best = best_of(kept, MAIN, "postgresql")
+    assert best is not None
+    assert best.condition == BASE
+    slow = next(run for run in kept.of(MAIN, "postgresql") if run.condition == "baseline")
+    row = re.search(r"<b>baseline</b>.*?</tr>", page(kept), re.DOTALL)
+    assert row is not None
+    for column in ("select_s", "store_s"):
+        assert f">{elements.seconds(ends(series(slow.run, column).seconds)[1])}<" in row[0]
 
 
 def test_what_was_not_measured_or_scatters_cannot_be_told() -> None:
@@ -368,6 +407,22 @@ def test_the_report_of_a_comparison_tells_each_finding(tmp_path: Path) -> None:
     assert html.count("With the seconds of upkeep spread over the visits:") == 2 * 3
     assert re.search(r"<b>[\d.]+ times faster</b>.*?spread over the visits: [\d.]+ times faster", html)
     assert html.count(" with upkeep</small>") == len(comparison.measured)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "said"),
+    [
+        (0.4, 0.3, 0.5, "2.50 times faster"),
+        (0.9, 0.7, 1.2, "no difference known"),
+        (2.0, 1.5, 3.0, "2.00 times slower"),
+    ],
+)
+def test_faster_and_slower_are_said_where_the_interval_holds_them(
+    value: float, low: float, high: float, said: str
+) -> None:
+    found = _at_end(Figures(filling=None, at_end=Interval(value=value, low=low, high=high), full=None))
+    assert found is not None
+    assert found[0] == said
 
 
 def test_what_is_no_record_is_told_in_one_line(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import io
 import json
 import re
 import signal
@@ -5,11 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from benchmarks.interference.statistics.analysis import analysed
 from daemon.core.outcome import CommandFailed
 from daemon.tools.commands.interference import interference
-from schemas.api.interference import Record
+from daemon.tools.interference.follow import _line
+from daemon.tools.interference.table import say_result
+from schemas.api.interference import Experiment, Record
 from schemas.checking.problems import ConfigError
+from tests.support.interference_records import SCAN, made_record
 from tests.support.processes import running, triggerlog
 
 pytestmark = pytest.mark.slow
@@ -66,6 +72,18 @@ def test_ctrl_c_ends_it_in_order_and_keeps_what_was_measured(tmp_path: Path) -> 
     assert record["settings"]["doses"] == [1, 2]
     assert len([block for block in record["blocks"] if block["whole"]]) >= 3
     assert "It was stopped before its end: it was stopped on request." in html.read_text()
+
+
+def test_the_terminal_says_the_notes_and_which_blocks_are_left_out() -> None:
+    record = made_record(Experiment(workloads=(SCAN,), pairs=2))
+    note = "The governor was changed in block 2: it is off."
+    said = Console(file=io.StringIO(), width=200)
+    say_result(record.model_copy(update={"result": analysed(record), "notes": [note]}), said)
+    assert isinstance(said.file, io.StringIO)
+    assert note in said.file.getvalue().splitlines()
+    block = record.blocks[2]
+    ends = [_line(block.model_copy(update=update), 5) for update in ({}, {"drained": False}, {"whole": False})]
+    assert ends == [ends[0], f"{ends[0]}, left out", f"{ends[0]}, cut short"]
 
 
 @pytest.mark.parametrize(

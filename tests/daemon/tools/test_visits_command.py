@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
+from daemon.tools.visits.tables import say_run
 from daemon.workloads.visits.archive import read_run
 from schemas.api.visits import VisitsRun
+from schemas.config.visits import VisitsConfig
 from schemas.states import RunState
 from tests.support.processes import here, running, triggerlog, until
 from tests.support.servers import server_folder
+from tests.support.visit_records import made_run, visit_of
 
 SMALL = ("--scale", "0.002", "--interval", "0.2", "--seed", "3")
 
@@ -118,3 +122,19 @@ def test_a_check_says_what_visits_mean_and_whether_the_disk_holds_them(tmp_path:
     file.write_text(groups + '[visits]\nvisits = 100_000_000\nsurvey = { interval_s = 0.2 }\nindex_mode = "baseline"\n')
     large = here("check-config", "--offline", str(file))
     assert (large.returncode, "warning: visits.visits: these visits take about" in large.stderr) == (0, True)
+
+
+def test_the_tables_of_a_run_are_without_visits_that_were_resumed_and_with_all_upkeep() -> None:
+    settings = VisitsConfig.model_validate({"survey": {"scale": 0.02}, "visits": 60})
+    visits = [visit_of(settings, visit, {}).model_copy(update={"upkeep_s": 0.5}) for visit in range(60)]
+    rest = {"visit_s": 1000.0, "select_s": 900.0, "resumed": True}
+    visits[30:40] = [visit.model_copy(update=rest) for visit in visits[30:40]]
+    said = Console(file=io.StringIO(), width=200)
+    say_run(made_run(settings, visits), "made.csv", said)
+    assert isinstance(said.file, io.StringIO)
+    text = said.file.getvalue()
+    assert "0.0% of the visits took more than 10 s" in text
+    assert "through 50 visits" in text
+    assert "9e+02" not in text
+    assert "1000" not in text.split("table")[0]
+    assert "30 s to begin and end visits, and to make and drop partitions, between the visits" in text

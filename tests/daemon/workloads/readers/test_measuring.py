@@ -13,7 +13,8 @@ from daemon.workloads.frame.messages import decoder
 from daemon.workloads.readers.admission import Admission
 from daemon.workloads.readers.clients import Clients
 from daemon.workloads.readers.measuring import Measured, new_histogram, percentiles_ms, record
-from daemon.workloads.readers.messages import Report, latency_of, report_of
+from daemon.workloads.readers.messages import Report, report_of
+from daemon.workloads.readers.reader import Figures
 from schemas.config import Workload
 from schemas.config.workloads import WorkloadKind
 from tests.support.pipelines import eventually
@@ -126,9 +127,12 @@ async def test_a_stretch_has_the_questions_that_were_due_in_it_whenever_they_wer
 
 async def test_a_report_comes_as_it_was_sent() -> None:
     clients = Clients(Workload(name="slow", kind=WorkloadKind.NEWEST), Slow(), Admission(clients=1, stretch=3))
-    clients.measured.answered(0.25, 7, 0.5)
+    clients.stretch.measured.answered(0.25, 7, 0.5)
     clients.measured.unanswered("away", 1.0)
     sent = report_of(clients, 1.5)
     report = decoder(Report)(sent.line())
     assert report == sent
-    assert np.array_equal(counts(latency_of(report.histogram)), counts(clients.measured.latency))
+    assert report.stretch is not None
+    found = Figures().and_then(report.stretch).and_then(report.stretch)  # of two processes
+    assert found.totals.rows == 14
+    assert np.array_equal(counts(found.latency), 2 * counts(clients.stretch.measured.latency))

@@ -35,8 +35,9 @@ def test_while_it_runs_each_whole_block_between_two_others_counts() -> None:
     assert [row["key"] for row in after(3)] == ["p99_ms4", "p50_ms4", "rate4"]
     assert [texts(row)["n"] for row in (after(3)[0], after(4)[0], after(5)[0])] == ["1", "1", "2"]
     assert texts(after(3)[0])["interval"] == "–"
-    cut = [*PLAIN.blocks[:2], PLAIN.blocks[2].model_copy(update={"whole": False})]
-    assert figure_rows(Shown(**{**vars(PLAIN), "blocks": cut, "record": None})) == []
+    for left_out in ("whole", "drained"):
+        cut = [*PLAIN.blocks[:2], PLAIN.blocks[2].model_copy(update={left_out: False})]
+        assert figure_rows(Shown(**{**vars(PLAIN), "blocks": cut, "record": None})) == []
 
 
 @pytest.mark.parametrize(
