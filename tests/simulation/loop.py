@@ -31,11 +31,16 @@ class Stuck(Exception):
 
 
 class Life:
-    """What dies together. disk_calls, steps: how often it used its disk, and how many callbacks of it ran."""
+    """What dies together.
+
+    disk_calls, steps: how often it used its disk, and how many callbacks of it ran. has_ended: it ended by itself, in
+    order.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_dead = False
+        self.has_ended = False
         self.disk_calls = 0
         self.steps = 0
         self.failures: list[BaseException] = []

@@ -149,7 +149,7 @@ MUTANTS = (
         file="daemon/pipeline/committer.py",
         text="HOLD_TIMES * risk_ms / 1e3)\n",
         to="0.0)\n",
-        seed=223,
+        plan="an-asynchronous-database-loses-what-it-has",
     ),
     Mutant(
         name="write in parts without a note",

@@ -7,7 +7,7 @@ import gc
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from daemon.client.sender import Sender, SenderError
@@ -17,7 +17,7 @@ from schemas.wire import Ack, Answer, ProtocolError
 from tests.simulation.daemon import PORT, SimulatedDaemon, dead_letters_on, patched
 from tests.simulation.disk import Drive, Fault
 from tests.simulation.loop import START_NS, Life, Stuck, VirtualLoop, run_in, virtual_loop
-from tests.simulation.machine import Crate, Machine, from_address, run_crate
+from tests.simulation.machine import Crate, Machine, from_address, is_mark, run_crate
 from tests.simulation.network import Network
 from tests.simulation.oracle import Finding, Oracle
 from tests.simulation.outside import outside_of
@@ -81,6 +81,7 @@ class World:
         self.at_host = 0
         self.daemon: SimulatedDaemon | None = None
         self.life: Life | None = None
+        self._lost_under: Life | None = None  # the database lost what it had acknowledged
         self.lives = 0
         self.failed_starts = 0
         self.is_held = False  # nobody starts a daemon but the end
@@ -88,10 +89,13 @@ class World:
         self.dies_starting: list[int] = []  # at which disk calls the next lives die that are not there yet
         self._resumed_in: dict[int, int] = {}  # by crate: the life of the daemon that it resumed in last
         self.trace: list[str] = []
+        self._may_fail = any(event.kind in FAILING for event in plan.events)
         self._rng = plan.stream("daemon")
         self._context = contextvars.copy_context()
         self.committed_here: set[int] = set()  # by the life that goes on
         self.gone_here: set[int] = set()  # of these, what the database lost again
+        self._in_journal: set[int] = set()  # committed by daemons whose journal's disk has kept all since
+        self._to_come_again: set[int] = set()  # of these, what the database lost again
         self.gone_unseen: set[int] = set()  # what it lost with no daemon running, and none has started since
         self.retried: set[int] = set()  # committed from the dead letters: in no account that a daemon notes
         self.database.on_commit = self._committed
@@ -105,6 +109,7 @@ class World:
         marks = marks_of(batch)
         self.oracle.stored_from.update(dict.fromkeys(marks, self.at_host))
         self.committed_here.update(marks)
+        self._in_journal.update(marks)
         if batch.stream is Stream.DEAD_LETTERS:
             self.retried.update(marks)
 
@@ -154,6 +159,8 @@ class World:
         self.gone_unseen.clear()
 
     def _died(self, life: Life) -> None:
+        if not life.has_ended:
+            self._keep_journal()
         self.note(f"dead {life.name} after {life.disk_calls} disk calls")
         self.network.daemon_died(life, lambda: self._rng.choice((0.0, 0.001, 0.5)) * self._rng.random())
         self.loop.call_soon(life.close_tasks, context=self._context)
@@ -165,6 +172,7 @@ class World:
         error = task.exception()
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
+        life.has_ended = error is None
         life.kill()
         if error is None:
             self._note_end()
@@ -176,8 +184,7 @@ class World:
         self.start_later(1.0)
 
     def _note_end(self) -> None:
-        can_write = all(event.kind not in FAILING for event in self.plan.events)
-        if can_write and self.daemon is not None and self.daemon.pipeline is not None:
+        if not self._may_fail and self.daemon is not None and self.daemon.pipeline is not None:
             self.hosts[self.at_host].has_noted = True
 
     def start_later(self, after_s: float) -> None:
@@ -199,20 +206,26 @@ class World:
         await ended.wait()
 
     def take_back(self, gone: list[int]) -> None:
-        """The database lost what it had acknowledged asynchronously: it comes again, if the daemon stays alive."""
+        """The database lost what it had acknowledged asynchronously: it comes again, if the journal has it still."""
         self.note(f"gone {len(gone)}")
         self.oracle.see_taken_back(gone, for_good=False)
-        life = self.life
-        here = set(gone) & self.committed_here
-        self.gone_here |= here
-        self.oracle.may_be_lost |= set(gone) - here
-        if life is None or life.is_dead:
-            self.oracle.may_be_lost |= here
-        else:
-            life.on_death(lambda: self._lose_with_both(here))
+        self.gone_here |= set(gone) & self.committed_here
+        self._lost_under = self.life
+        self._to_come_again |= set(gone) & self._in_journal
+        self.oracle.may_be_lost |= set(gone) - self._in_journal
 
-    def _lose_with_both(self, gone: set[int]) -> None:
-        self.oracle.may_be_lost |= {mark for mark in gone if self.database.store.marks[mark] < 1}
+    def _keep_journal(self) -> None:
+        """A daemon was killed: what it committed last may not be written yet, or not be written whole."""
+        if self.plan.settings.risk_ms:
+            drive = self.hosts[self.at_host].drive
+            self.lose_journal(but=set() if self._may_fail else drive.written_marks(is_mark, below="journal"))
+
+    def lose_journal(self, but: Collection[int] = ()) -> None:
+        """The next daemon's journal may lack what was committed, but for these: it is another, or its power was cut."""
+        lost = self._to_come_again.difference(but)
+        self.oracle.may_be_lost |= {mark for mark in lost if self.database.store.marks[mark] < 1}
+        self._to_come_again -= lost
+        self._in_journal.intersection_update(but)
 
     # --- the run ------------------------------------------------------------------------------------------------
 
@@ -267,15 +280,25 @@ class World:
         if where != self.at_host:
             await self.stop_daemon()
             self.at_host = where
-        self.is_held = False
+        # What the database lost last no commit shows to the daemon; the next one finds it in the journal.
+        life = None
+        while life is None or life is self._lost_under:
+            self.is_held = False
+            life = await self._drain_daemon()
+
+    async def _drain_daemon(self) -> Life:
+        """Let a daemon of this host commit what it has, and end; return its life."""
         while True:
             self._start_if_none()
             if self.daemon is not None and self.daemon.waits_for_nothing:
                 break
             await asyncio.sleep(0.05)
         self.is_held = True
+        life = self.life
+        assert life is not None
         self.oracle.see_lost_commits(self.daemon.lost_commits, self.gone_here)
         await self.stop_daemon()
+        return life
 
     async def _send(self, crate: Crate) -> None:
         """Run a crate: it sends all of its readings, through restarts of its own."""
@@ -395,7 +418,11 @@ class Events:
 
     def _cut_power(self, what: str, count: int, down_s: float) -> None:
         host = self._world.hosts[self._world.at_host]
-        self._die(what, count, down_s, host.drive.cut_power)
+        self._die(what, count, down_s, lambda: self._power_off(host))
+
+    def _power_off(self, host: Host) -> None:
+        host.drive.cut_power()
+        self._world.lose_journal()
 
     def _kill_then_cut_power(self, what: str, count: int, down_s: float, after_s: float) -> None:
         """What the first life left, and the second believes, is put to the test."""
@@ -422,6 +449,7 @@ class Events:
         def move() -> None:
             if power:
                 host.drive.cut_power()
+            world.lose_journal()
             world.at_host = (world.at_host + 1) % HOSTS
 
         self._die(what, count, down_s, move)
