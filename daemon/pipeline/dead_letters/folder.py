@@ -443,6 +443,8 @@ class DeadLetters:
             OSError: the disk failed.
         """
         async with self._turn:
+            if not self._pending:
+                return Amount()  # its folder may never have been made
             self._marks.set(DISCARDED, self._layout, self._next - 1)
             await self._workers.call(self._marks.write, DISCARDED)
             gone = replace(self.amount)
