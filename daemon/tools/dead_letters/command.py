@@ -135,6 +135,7 @@ def discard(
     token_file: TokenFile = None,
 ) -> None:
     """Delete the dead letters for good; `export` them first."""
+    from daemon.tools.dead_letters.causes import counted  # noqa: PLC0415
     from daemon.tools.dead_letters.offline import discard as discard_offline  # noqa: PLC0415
 
     loaded = load_config(file)
@@ -149,7 +150,8 @@ def discard(
         found = reach(file, daemon=daemon, token_file=token_file)
         gone = ask_daemon(found, "POST", _path("discard", group), patience_s=PATIENCE_S).json()
     for name, amount in gone.items():
-        typer.echo(f"{name}: {amount['readings']:,} readings of {amount['triggers']:,} triggers discarded")
+        amounts = [counted(amount[f"{noun}s"], noun) for noun in ("reading", "trigger")]
+        typer.echo(f"{name}: {' of '.join(amounts)} discarded")
 
 
 def _path(what: str, group: str | None) -> str:
