@@ -362,22 +362,31 @@ class Committer:
             await self._commit(blocks[half:])
             return
         good = await self._without_rejected(blocks, reason)
+        if await self._commit_good(good, blocks) is None:
+            return
+        # The database has changed its mind since the rehearsals, or takes them apart and not together.
+        if len(blocks) > 1:
+            for waiting in blocks:
+                await self._commit_parts([waiting], None)
+            return
+        good = await self._keep_apart(good, await self._rejected(good, blocks, None, adds_up=True))
+        error = await self._commit_good(good, blocks)
+        if error is not None:
+            await self._keep_rejected([(part, Reason.of(error)) for part in good])
+            self._settle_parts([], blocks, is_committed=False)
+
+    async def _commit_good(self, good: list[_Part], blocks: list[Waiting]) -> BatchRejected | None:
+        """Commit the good parts of blocks, whose others are kept; return why the store rejects them all the same."""
+        # Where nothing is good the position goes on all the same: what the journal lets go of must not be beyond.
+        parts = [part.block for part in good] or [nothing_of(blocks[0].block)]
         try:
-            # Where nothing is good the position goes on all the same: what the journal lets go of must not be beyond.
-            parts = [part.block for part in good] or [nothing_of(blocks[0].block)]
             await self._persist(self._store.commit, self._batch(parts, blocks))
         except BatchRejected as error:
-            # The database has changed its mind since the rehearsal, or has committed it without saying so.
-            if blocks[-1].number <= await self._held():
-                self._settle_parts(good, blocks)
-            elif len(blocks) > 1:
-                for waiting in blocks:
-                    await self._commit_parts([waiting], None)
-            else:
-                await self._keep_rejected([(part, Reason.of(error)) for part in good])
-                self._settle_parts([], blocks, is_committed=False)
-        else:
-            self._settle_parts(good, blocks)
+            # It may have committed them before without saying so.
+            if blocks[-1].number > await self._held():
+                return error
+        self._settle_parts(good, blocks)
+        return None
 
     def _settle_parts(self, good: list[_Part], blocks: list[Waiting], *, is_committed: bool = True) -> None:
         """The good parts of blocks are committed; all else of them is kept as dead letters."""
@@ -402,22 +411,36 @@ class Committer:
         others = [part for part in parts if not self._dead_letters.has(part.key)]
         known = reason if len(others) == len(every) else None
         rejected += await self._rejected(others, blocks, known)
+        return await self._keep_apart(others, rejected)
+
+    async def _keep_apart(self, parts: list[_Part], rejected: list[tuple[_Part, Reason]]) -> list[_Part]:
+        """Keep what is rejected as dead letters; return the parts that are not among it."""
         self._see_what_was_discarded()
         await self._keep_rejected(rejected)
         bad = {id(part) for part, _ in rejected}
-        return [part for part in others if id(part) not in bad]
+        return [part for part in parts if id(part) not in bad]
 
     async def _rejected(
-        self, parts: list[_Part], blocks: list[Waiting], reason: Reason | None
+        self, parts: list[_Part], blocks: list[Waiting], reason: Reason | None, *, adds_up: bool = False
     ) -> list[tuple[_Part, Reason]]:
-        """Which of the parts the store rejects, and why. reason: why it rejects them together, where that is known."""
+        """Which of the parts the store rejects, and why.
+
+        reason: why it rejects them together, where that is known. adds_up: offer each with those before it that the
+        store would take: it may take each by itself, and not both of two with a unique index on what they share.
+        """
         of_trigger: dict[Key, list[_Part]] = {}
         for part in parts:
             of_trigger.setdefault(part.key, []).append(part)
         triggers = list(of_trigger.values())
 
+        taken: list[_Part] = []
+
         async def offer(some: Sequence[list[_Part]]) -> Reason | None:
-            return await self._rehearse([part for trigger in some for part in trigger], blocks)
+            offered = [part for trigger in some for part in trigger]
+            why = await self._rehearse([*taken, *offered], blocks)
+            if why is None and adds_up:
+                taken.extend(offered)
+            return why
 
         if reason is not None and len(triggers) == 1:
             found = [(0, reason)]
