@@ -510,8 +510,7 @@ class Committer:
         blocks: as `apart` divides them.
         """
         blocks = [*blocks[:-1], await self._placer.with_placed(blocks[-1])]
-        for waiting in blocks:
-            await self._keep_aside(waiting)
+        await self._keep_aside(blocks)
         return blocks
 
     async def _ask(self, query: Asked) -> Array:
@@ -545,15 +544,20 @@ class Committer:
                 self._note(None)
                 return done
 
-    async def _keep_aside(self, waiting: Waiting) -> None:
-        """Keep as dead letters what assembly could put nowhere; after a crash the block comes again."""
-        if waiting.block.aside is None:
-            return
-        kept = self._dead_letters.of_block(waiting.number)
-        lost = without(waiting.block, to_place(waiting.block))
-        parts = [(part, Reason(ASIDE_REASONS[reason])) for part, reason in aside_parts(lost)]
-        new = [(part, why) for part, why in parts if keys_of(part)[0] not in kept]
-        await self._keep(self._dead_letters.address(new, waiting.number))
+    async def _keep_aside(self, blocks: list[Waiting]) -> None:
+        """Keep as dead letters what assembly could put nowhere; after a crash the blocks come again.
+
+        All at once: with a sync for each, one instrument whose number stands still would hold up its group.
+        """
+        letters: list[tuple[Letter, ClosedBlock]] = []
+        for waiting in blocks:
+            if waiting.block.aside is not None:
+                kept = self._dead_letters.of_block(waiting.number)
+                lost = without(waiting.block, to_place(waiting.block))
+                parts = [(part, Reason(ASIDE_REASONS[reason])) for part, reason in aside_parts(lost)]
+                new = [(part, why) for part, why in parts if keys_of(part)[0] not in kept]
+                letters += self._dead_letters.address(new, waiting.number)
+        await self._keep(letters)
 
     async def _keep_rejected(self, parts: Sequence[tuple[_Part, Reason]]) -> None:
         letters = [self._dead_letters.address([(part.block, why)], part.waiting.number) for part, why in parts]
