@@ -109,6 +109,10 @@ def test_what_was_set_aside_is_listed_and_exported(file: Path, tmp_path: Path) -
     assert (aside["run"], aside["trigger"], aside["readings"], aside["aside"]) == (None, None, 2, True)
     shown = here("dead-letters", "list", str(file)).stdout
     assert "another is there" in " ".join(shown.split())
+    assert shown.splitlines()[-2:] == [
+        f"Fix the cause, then: triggerlog dead-letters retry {file}",
+        f"What was set aside no database takes: triggerlog dead-letters export {file} writes it to a file",
+    ]
     here("dead-letters", "export", str(file), "--to", str(tmp_path / "a.csv"))
     rows = list(csv.reader((tmp_path / "a.csv").read_text().splitlines()))[1:]
     assert [row[:3] for row in rows] == [
@@ -123,6 +127,19 @@ def test_what_was_set_aside_is_listed_and_exported(file: Path, tmp_path: Path) -
         assert found["bpm/readings"]["run"].tolist() == [1, 1, 1, 0, 4]
         assert found["bpm/letter"].tolist() == [0, 0, 0, 1, 1]
         assert len(found["bpm/ledger"]) == 1
+
+
+@pytest.mark.usefixtures("kept")
+def test_discarding_says_what_a_retry_may_store_and_then_deletes_all(file: Path) -> None:
+    refused = here("dead-letters", "discard", str(file))
+    assert refused.stderr == (
+        "triggerlog: this would delete 5 readings for good, 3 of which `retry` may still store;"
+        " add --yes to delete them\n"
+    )
+    for said in ("5 readings of 1 trigger", "nothing was"):
+        done = here("dead-letters", "discard", str(file), "--yes")
+        assert (done.returncode, done.stdout) == (0, f"bpm: {said} discarded\n")
+    assert here("dead-letters", "list", str(file)).stdout == "There are no dead letters.\n"
 
 
 async def test_letters_are_listed_by_their_cause(file: Path) -> None:
