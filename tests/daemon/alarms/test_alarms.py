@@ -223,7 +223,11 @@ def test_times_of_a_whole_group_that_differ_from_the_clock_of_the_node() -> None
     assert alarm.text == "Times differ from the clock of this node: bpm 11 s behind"
     assert "follows no time server (`timedatectl`)" in alarm.fix
     assert "see why readings come so late" in alarm.fix
-    assert keys(ahead_s=9.0) == keys(ahead_s=-9.0) == keys(ahead_s=None) == []
+    assert keys(ahead_s=9.6) == keys(ahead_s=-9.6) == keys(ahead_s=None) == []
+    # One that drifts around its limit is one alarm.
+    in_force = frozenset({"clock"})
+    assert [alarm.key for alarm in alarms(status(ahead_s=9.6), in_force)] == ["clock"]
+    assert alarms(status(ahead_s=8.9), in_force) == []
 
 
 def test_fewer_missing_instruments_than_the_limit_are_no_alarm() -> None:
