@@ -29,7 +29,8 @@ def _by_cause(letters: Sequence[Letter]) -> list[list[Letter]]:
 
 
 def _amount(letters: Sequence[Letter]) -> str:
-    triggers = len({letter.key for letter in letters if not letter.is_aside})
+    # The numbers of a run are those of its group, which has a folder of its own.
+    triggers = len({(letter.path.parent, letter.key) for letter in letters if not letter.is_aside})
     readings = sum(letter.readings for letter in letters)
     return f"{counted(len(letters), 'letter')}, {counted(triggers, 'trigger')}, {counted(readings, 'reading')}"
 
