@@ -266,6 +266,7 @@ class Service:
         await self.workloads.end()
         for source in self._sources:
             await source.stop()
+        self.events.taking_no_more()
         for pipeline in self.pipelines.values():
             pipeline.end()
         await self._finish_committing()

@@ -65,7 +65,7 @@ class EventLog:
         self.ended: bool | None = None
         self.last_ns = 0
         self.problem: str | None = None
-        self._is_taking = False
+        self._is_taking = self._has_taken = False
         self._is_torn = False  # the last line, by a crash or a full disk: what is appended must not become part of it
         try:
             self._read(folder, most)
@@ -82,6 +82,10 @@ class EventLog:
     def take(self) -> None:
         """Keep that readings are taken from now on."""
         self._steps.put(self._begin)
+
+    def take_no_more(self) -> None:
+        """Keep that no readings are taken from now on, though what was taken may still have to be committed."""
+        self._steps.put(self._stop)
 
     def read(self) -> list[Event]:
         """All events that are kept, oldest first; what was recorded a moment ago may not be there yet. Blocks."""
@@ -124,17 +128,20 @@ class EventLog:
         if self._taken.exists():
             self._taken.replace(self._taking)
         self._taking.touch()
-        self._is_taking = True
+        self._is_taking = self._has_taken = True
 
     def _note_alive(self) -> None:
         if self._is_taking:
             os.utime(self._taking)
 
+    def _stop(self) -> None:
+        self._note_alive()
+        self._is_taking = False
+
     def _end(self) -> None:
-        if self._is_taking:
-            self._note_alive()
+        self._stop()
+        if self._has_taken:
             self._taking.replace(self._taken)
-            self._is_taking = False
 
     def _append(self, line: bytes) -> None:
         self._note_alive()

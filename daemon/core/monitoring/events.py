@@ -115,12 +115,17 @@ class Events:
         if away_s < 0:
             how_long = "for how long nothing was taken is not known, the clock was set back since"
         if self._kept.ended:
-            self.info(f"the daemon before ended at {at}: {how_long}")
+            self.info(f"the daemon before took readings until {at}, and ended by itself: {how_long}")
         else:
             self.warning(
                 f"the daemon before did not end by itself (killed, or the node went down), and was last at work at {at}"
                 f": {how_long}"
             )
+
+    def taking_no_more(self) -> None:
+        """Take note that no readings are taken from now on: the end of the daemon has begun."""
+        if self._kept is not None:
+            self._kept.take_no_more()
 
     def warning_seldom(self, kind: str, text: str) -> None:
         """Warn of what a sender can provoke: one of a kind in `OFTEN_S`, with how many were left out before it."""

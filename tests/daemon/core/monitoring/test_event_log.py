@@ -45,8 +45,8 @@ def test_a_start_says_how_the_one_before_ended(tmp_path: Path) -> None:
     ended(first)
 
     _, events, said = started(tmp_path)
-    assert said.startswith("the daemon before ended at 20")
-    assert said.endswith(": nothing was taken for 0 s")
+    assert said.startswith("the daemon before took readings until 20")
+    assert said.endswith(", and ended by itself: nothing was taken for 0 s")
     assert events.newest()[1].text == "something happened"
     until(lambda: lines(tmp_path) == 2, "what is said is kept")
 
@@ -74,6 +74,22 @@ def test_starts_that_took_nothing_hide_neither_a_crash_nor_how_long_it_lasted(tm
         ended(failing)
     _, _, said = started(tmp_path)
     assert said.endswith(": nothing was taken for 1 h 01 min")
+    assert ("did not end by itself" in said) is is_killed
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_what_takes_long_at_the_end_is_time_without_readings(tmp_path: Path, is_killed: bool) -> None:
+    first, events, _ = started(tmp_path)
+    set_back(tmp_path / TAKING, 3700)
+    events.taking_no_more()
+    until(lambda: time.time() - (tmp_path / TAKING).stat().st_mtime < 60, "that is noted")
+    set_back(tmp_path / TAKING, 25)
+    events.error("readings could not be committed within 20 s")
+    if not is_killed:
+        ended(first)
+    until(lambda: lines(tmp_path) == 1, "it is kept")
+    _, _, said = started(tmp_path)
+    assert said.endswith(": nothing was taken for 25 s")
     assert ("did not end by itself" in said) is is_killed
 
 
