@@ -18,7 +18,7 @@ from daemon.core.configuration.database import durability_of, in_its_field, layo
 from daemon.core.configuration.reload import Reloader
 from daemon.core.monitoring.event_log import EventLog
 from daemon.core.monitoring.events import KEPT, Events
-from daemon.core.outcome import CommandFailed, cannot_listen
+from daemon.core.outcome import CommandFailed, cannot_listen, reasons_of
 from daemon.core.outside import Outside
 from daemon.core.process import descriptors
 from daemon.core.process.state_folder import only_one
@@ -101,11 +101,20 @@ async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] = lambd
         try:
             async with asyncio.TaskGroup() as tasks:
                 await service.serve(tasks, stop, ready)
-        except CommandFailed as error:
-            events.error(f"the daemon ends: {error}")
+        except Exception as error:
+            _note_why_it_ends(events, error)
             raise
         finally:
             kept.end()
+
+
+def _note_why_it_ends(events: Events, error: Exception) -> None:
+    """Once: a service manager that starts it every second must not push all other events out of those that are kept."""
+    known = {event.text for event in events.newest()}
+    for reason in reasons_of(error):
+        text = f"the daemon ends: {reason}"
+        if text not in known:
+            events.error(text)
 
 
 class Service:
@@ -257,6 +266,7 @@ class Service:
         await self.workloads.end()
         for source in self._sources:
             await source.stop()
+        self.events.taking_no_more()
         for pipeline in self.pipelines.values():
             pipeline.end()
         await self._finish_committing()
@@ -374,7 +384,7 @@ class Service:
                 assert at is not None, "one that does not listen raises none"
                 raise cannot_listen(f"sources[{index}]", at.host, at.port, error) from None
             self._sources.append(source)
-        self.events.say_how_it_was_before()
+        self.events.taking_readings()
 
     def _say_ready(self, taking: str) -> None:
         self.events.info(f"{taking} at {', '.join(self.addresses.sources)}; API at {self._api.address}")

@@ -86,7 +86,7 @@ def _room(status: Status) -> str:
 
 def _rejected(status: Status) -> Iterator[Alarm]:
     lying = sum(group.dead_letters.readings - group.dead_letters.aside for group in status.groups.values())
-    dead = sum(group.readings.dead - group.dead_letters.retried for group in status.groups.values())
+    gone = sum(group.dead_now for group in status.groups.values())
     if lying:
         yield Alarm(
             cause=Cause.DEAD,
@@ -95,13 +95,14 @@ def _rejected(status: Status) -> Iterator[Alarm]:
             fix="`triggerlog dead-letters list FILE` tells why; fix the cause, then `dead-letters retry FILE`.",
             extent=lying,
         )
-    elif dead > 0:
+    elif gone:
         yield Alarm(
             cause=Cause.DEAD,
             severity=Severity.CRITICAL,
-            text=f"{dead:,} readings were rejected by the database for good",
-            fix="They are kept in the state folder; the last events say why.",
-            extent=dead,
+            text=f"{gone:,} readings are in neither the database nor the dead letters",
+            fix="`triggerlog events` says why: they were damaged in the state folder, which keeps what is left, or "
+            "the database lost them.",
+            extent=gone,
         )
 
 

@@ -58,7 +58,9 @@ def clocks(status: Status, known: Known) -> Iterator[Alarm]:
     """All clocks of a group are wrong, or that of the node is: instruments compared with each other agree."""
     limit = status.limits.get("node_clock_s")
     ahead = {name: group.ahead_s for name, group in status.groups.items() if group.ahead_s is not None}
-    off = {name: seconds for name, seconds in ahead.items() if limit is not None and abs(seconds) > limit}
+    if limit is None:
+        return
+    off = {name: seconds for name, seconds in ahead.items() if abs(seconds) > limit * eased(Cause.CLOCK, known)}
     if not off:
         return
     parts = [f"{name} {lasting(abs(seconds))} {'ahead' if seconds > 0 else 'behind'}" for name, seconds in off.items()]

@@ -53,12 +53,12 @@ def control_routes(service: ApiService) -> APIRouter:
     async def discard(group: Group = None) -> DiscardedByGroup:
         """Throw the dead letters away for good."""
         gone = {}
+        chosen = _chosen(service, group)
+        for name, pipeline in chosen.items():
+            if pipeline.retried.running:
+                raise ApiError(409, f"dead letters of group {name!r} are being retried", "try again when that is done")
         with _errors_answered():
-            for name, pipeline in _chosen(service, group).items():
-                if pipeline.retried.running:
-                    raise ApiError(
-                        409, f"dead letters of group {name!r} are being retried", "try again when that is done"
-                    )
+            for name, pipeline in chosen.items():
                 amount = await pipeline.discard()
                 gone[name] = Discarded(letters=amount.blocks, triggers=amount.triggers, readings=amount.readings)
         return DiscardedByGroup(gone)

@@ -3,7 +3,7 @@
 import errno
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 
 VISITS_NEED = {"lsst": "lsst-sphgeom"}
@@ -59,6 +59,26 @@ def file_words(error: OSError) -> str:
     """What the system refused, as a line for an operator who knows which file it was about."""
     fix = fix_of(error, "see that it is there, and what it should be")
     return f"{error.filename} cannot be used ({reason_of(error)}); {fix}" if error.filename else reason_of(error)
+
+
+def reasons_of(error: BaseException) -> Iterator[str]:
+    """Why a process ends, a line for each reason: of a group of errors each of them, and of a defect that it is one."""
+    # Imported here: most processes end without an error.
+    from backends.base import StoreError  # noqa: PLC0415
+    from schemas.checking.problems import printable  # noqa: PLC0415
+    from schemas.config import ConfigError  # noqa: PLC0415
+
+    if isinstance(error, BaseExceptionGroup):
+        for part in error.exceptions:
+            yield from reasons_of(part)
+    elif isinstance(error, ConfigError):
+        yield from map(str, error.problems)
+    elif isinstance(error, CommandFailed | StoreError):
+        yield str(error)
+    elif isinstance(error, OSError):
+        yield printable(file_words(error))
+    else:
+        yield f"{type(error).__name__}: {error} (a defect of triggerlog; TRIGGERLOG_TRACEBACK=1 shows where)"
 
 
 def cannot_listen(section: str, host: str, port: int, error: OSError) -> CommandFailed:

@@ -363,22 +363,31 @@ class Committer:
             await self._commit(blocks[half:])
             return
         good = await self._without_rejected(blocks, reason)
+        if await self._commit_good(good, blocks) is None:
+            return
+        # The database has changed its mind since the rehearsals, or takes them apart and not together.
+        if len(blocks) > 1:
+            for waiting in blocks:
+                await self._commit_parts([waiting], None)
+            return
+        good = await self._keep_apart(good, await self._rejected(good, blocks, None, adds_up=True))
+        error = await self._commit_good(good, blocks)
+        if error is not None:
+            await self._keep_rejected([(part, Reason.of(error)) for part in good])
+            self._settle_parts([], blocks, is_committed=False)
+
+    async def _commit_good(self, good: list[_Part], blocks: list[Waiting]) -> BatchRejected | None:
+        """Commit the good parts of blocks, whose others are kept; return why the store rejects them all the same."""
+        # Where nothing is good the position goes on all the same: what the journal lets go of must not be beyond.
+        parts = [part.block for part in good] or [nothing_of(blocks[0].block)]
         try:
-            # Where nothing is good the position goes on all the same: what the journal lets go of must not be beyond.
-            parts = [part.block for part in good] or [nothing_of(blocks[0].block)]
             await self._persist(self._store.commit, self._batch(parts, blocks))
         except BatchRejected as error:
-            # The database has changed its mind since the rehearsal, or has committed it without saying so.
-            if blocks[-1].number <= await self._held():
-                self._settle_parts(good, blocks)
-            elif len(blocks) > 1:
-                for waiting in blocks:
-                    await self._commit_parts([waiting], None)
-            else:
-                await self._keep_rejected([(part, Reason.of(error)) for part in good])
-                self._settle_parts([], blocks, is_committed=False)
-        else:
-            self._settle_parts(good, blocks)
+            # It may have committed them before without saying so.
+            if blocks[-1].number > await self._held():
+                return error
+        self._settle_parts(good, blocks)
+        return None
 
     def _settle_parts(self, good: list[_Part], blocks: list[Waiting], *, is_committed: bool = True) -> None:
         """The good parts of blocks are committed; all else of them is kept as dead letters."""
@@ -403,22 +412,36 @@ class Committer:
         others = [part for part in parts if not self._dead_letters.has(part.key)]
         known = reason if len(others) == len(every) else None
         rejected += await self._rejected(others, blocks, known)
+        return await self._keep_apart(others, rejected)
+
+    async def _keep_apart(self, parts: list[_Part], rejected: list[tuple[_Part, Reason]]) -> list[_Part]:
+        """Keep what is rejected as dead letters; return the parts that are not among it."""
         self._see_what_was_discarded()
         await self._keep_rejected(rejected)
         bad = {id(part) for part, _ in rejected}
-        return [part for part in others if id(part) not in bad]
+        return [part for part in parts if id(part) not in bad]
 
     async def _rejected(
-        self, parts: list[_Part], blocks: list[Waiting], reason: Reason | None
+        self, parts: list[_Part], blocks: list[Waiting], reason: Reason | None, *, adds_up: bool = False
     ) -> list[tuple[_Part, Reason]]:
-        """Which of the parts the store rejects, and why. reason: why it rejects them together, where that is known."""
+        """Which of the parts the store rejects, and why.
+
+        reason: why it rejects them together, where that is known. adds_up: offer each with those before it that the
+        store would take: it may take each by itself, and not both of two with a unique index on what they share.
+        """
         of_trigger: dict[Key, list[_Part]] = {}
         for part in parts:
             of_trigger.setdefault(part.key, []).append(part)
         triggers = list(of_trigger.values())
 
+        taken: list[_Part] = []
+
         async def offer(some: Sequence[list[_Part]]) -> Reason | None:
-            return await self._rehearse([part.block for trigger in some for part in trigger], blocks)
+            offered = [part for trigger in some for part in trigger]
+            why = await self._rehearse([part.block for part in (*taken, *offered)], blocks)
+            if why is None and adds_up:
+                taken.extend(offered)
+            return why
 
         if reason is not None and len(triggers) == 1:
             found = [(0, reason)]
@@ -495,8 +518,7 @@ class Committer:
         if set_aside_for_good(placed.block) > set_aside_for_good(last.block):
             # The ledger was asked first, and then for the readings: the database may have lost these in between.
             await self._rehearse([nothing_of(last.block)], [last])
-        for waiting in [*before, placed]:
-            await self._keep_aside(waiting)
+        await self._keep_aside([*before, placed])
         return [*before, placed]
 
     async def _fitting(self, blocks: list[Waiting]) -> list[Waiting]:
@@ -538,15 +560,20 @@ class Committer:
                 self._note(None)
                 return done
 
-    async def _keep_aside(self, waiting: Waiting) -> None:
-        """Keep as dead letters what assembly could put nowhere; after a crash the block comes again."""
-        if waiting.block.aside is None:
-            return
-        kept = self._dead_letters.of_block(waiting.number)
-        lost = without(waiting.block, to_place(waiting.block))
-        parts = [(part, Reason(ASIDE_REASONS[reason])) for part, reason in aside_parts(lost)]
-        new = [(part, why) for part, why in parts if keys_of(part)[0] not in kept]
-        await self._keep(self._dead_letters.address(new, waiting.number))
+    async def _keep_aside(self, blocks: list[Waiting]) -> None:
+        """Keep as dead letters what assembly could put nowhere; after a crash the blocks come again.
+
+        All at once: with a sync for each, one instrument whose number stands still would hold up its group.
+        """
+        letters: list[tuple[Letter, ClosedBlock]] = []
+        for waiting in blocks:
+            if waiting.block.aside is not None:
+                kept = self._dead_letters.of_block(waiting.number)
+                lost = without(waiting.block, to_place(waiting.block))
+                parts = [(part, Reason(ASIDE_REASONS[reason])) for part, reason in aside_parts(lost)]
+                new = [(part, why) for part, why in parts if keys_of(part)[0] not in kept]
+                letters += self._dead_letters.address(new, waiting.number)
+        await self._keep(letters)
 
     async def _keep_rejected(self, parts: Sequence[tuple[_Part, Reason]]) -> None:
         letters = [self._dead_letters.address([(part.block, why)], part.waiting.number) for part, why in parts]

@@ -34,7 +34,8 @@ class PipelineFigures:
     at_risk, risk_ms: acknowledged readings that a crash of the server could lose, and how young they may be.
     lost: acknowledged, or in the journal, and gone.
     dead_letters: what is in them now. letters_aside, aside_since_ns: the readings of it that were set aside, and since
-    when there are any (UTC). retried: readings that were committed from there.
+    when there are any (UTC). retried: readings that were committed from there. discarded: of those that the database
+    rejected, the readings that were discarded from there.
     """
 
     dropped: Mapping[str, int]
@@ -67,6 +68,7 @@ class PipelineFigures:
     letters_aside: int
     aside_since_ns: int | None
     retried: int
+    discarded: int
 
     @property
     def aside(self) -> dict[str, int]:

@@ -425,6 +425,7 @@ class Pipeline:
             letters_aside=self._dead_letters.aside_readings,
             aside_since_ns=self._dead_letters.aside_since_ns,
             retried=self._retrying.readings,
+            discarded=self._dead_letters.discarded_readings,
         )
 
     def parts(self) -> list[Part]:

@@ -191,29 +191,11 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("TRIGGERLOG_TRACEBACK"):
             raise
-        for line in _reasons(error):
+        from daemon.core.outcome import reasons_of  # it is needed only after an error
+
+        for line in reasons_of(error):
             typer.echo(f"triggerlog: {line}", err=True)
         sys.exit(1)
-
-
-def _reasons(error: BaseException) -> Iterator[str]:
-    # Imported here: they are needed only after an error.
-    from backends.base import StoreError
-    from daemon.core.outcome import CommandFailed, file_words
-    from schemas.checking.problems import printable
-    from schemas.config import ConfigError
-
-    if isinstance(error, BaseExceptionGroup):
-        for part in error.exceptions:
-            yield from _reasons(part)
-    elif isinstance(error, ConfigError):
-        yield from map(str, error.problems)
-    elif isinstance(error, CommandFailed | StoreError):
-        yield str(error)
-    elif isinstance(error, OSError):
-        yield printable(file_words(error))
-    else:
-        yield f"{type(error).__name__}: {error} (a defect of triggerlog; TRIGGERLOG_TRACEBACK=1 shows where)"
 
 
 def _print_version(wanted: bool) -> None:

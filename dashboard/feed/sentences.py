@@ -28,7 +28,7 @@ def group_words(status: Status, name: str) -> dict[str, Any]:
         "clients": _clients(readers),
         "refused": _because(readings.refused),
         "aside": _because(readings.aside),
-        "dead": _stored_again(group.dead_letters),
+        "dead": _dealt_with(group.dead_letters),
         "adds": readings.unaccounted == 0,
         "verdict": _verdict(group),
         "quiet": not QUIET.isdisjoint(group.states),
@@ -98,8 +98,10 @@ def _because(counts: dict[str, int]) -> str:
     return f" ({found})" if found else ""
 
 
-def _stored_again(letters: DeadLetterCounts) -> str:
-    return f" ({letters.retried:,} stored since)" if letters.retried else ""
+def _dealt_with(letters: DeadLetterCounts) -> str:
+    counts = {"stored": letters.retried, "discarded": letters.discarded}
+    parts = [f"{count:,} {what} since" for what, count in counts.items() if count]
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _verdict(group: GroupStatus) -> str:

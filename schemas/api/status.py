@@ -115,6 +115,9 @@ class DeadLetterCounts(Model):
     aside: int = Field(default=0, description="readings among them that assembly set aside: they are for no trigger")
     aside_since_ns: int | None = Field(default=None, description="when the oldest of these was; null without any")
     retried: int = Field(default=0, description="readings committed from there since the daemon started")
+    discarded: int = Field(
+        default=0, description="readings discarded from there since then, without those that assembly had set aside"
+    )
 
 
 class Latency(Model):
@@ -207,9 +210,9 @@ class GroupStatus(Model):
 
     @property
     def dead_now(self) -> int:
-        """Readings that the database rejected and does not have: in the dead letters, or no longer on the disk."""
+        """Readings that are dead and nobody has dealt with: in the dead letters, or in no file and no database."""
         lying = self.dead_letters.readings - self.dead_letters.aside
-        return max(lying, self.readings.dead - self.dead_letters.retried)
+        return max(lying, self.readings.dead - self.dead_letters.retried - self.dead_letters.discarded)
 
 
 class Shortfall(Model):

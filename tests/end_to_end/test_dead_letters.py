@@ -64,6 +64,9 @@ class Daemon:
     def group(self) -> dict:
         return self.get("/api/v1/status").json()["groups"]["bpm"]
 
+    def alarms(self) -> list[str]:
+        return [alarm["key"] for alarm in self.get("/api/v1/alarms").json()]
+
     def get(self, path: str) -> httpx.Response:
         return httpx.get(f"{self.api}{path}", verify=False, trust_env=False, timeout=60).raise_for_status()
 
@@ -184,10 +187,21 @@ async def test_postgresql_rejects_two_triggers_of_many_and_takes_them_when_it_is
         metrics = daemon.get("/metrics").text
         assert 'triggerlog_readings_retried_total{group="bpm"} 12.0' in metrics
         assert 'triggerlog_dead_letters{group="bpm"} 0.0' in metrics
+        # Nor does an alarm stay of what is discarded.
+        await database.ask(f"{NOT_BAD} NOT VALID")
+        await send(daemon.port, range(111, 113), {112})
+        await database.ask(ALL_GOOD)
+        until(lambda: "dead" in daemon.alarms(), "the alarm comes")
+        done = here("dead-letters", "discard", str(file), "--yes", "--daemon", daemon.api)
+        assert (done.returncode, done.stdout) == (0, "bpm: 6 readings of 1 trigger discarded\n")
+        group = daemon.group()
+        assert (group["dead_letters"]["letters"], group["dead_letters"]["discarded"]) == (0, 6)
+        assert (group["readings"]["dead"], balanced(group)) == (18, True)
+        until(lambda: "dead" not in daemon.alarms(), "the alarm goes")
         # Sent once more, they are known.
         await send(daemon.port, range(35, 45))
         assert daemon.run.end() == 0
-    assert await stored(database) == list(range(1, 111))
+    assert await stored(database) == list(range(1, 112))
     assert await ledger_agrees(database)
     with logging_daemon(file) as daemon:
         assert daemon.group()["dead_letters"]["letters"] == 0

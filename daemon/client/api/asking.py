@@ -1,11 +1,16 @@
 """One question to a daemon's control API."""
 
 import asyncio
+import json
+from http import HTTPStatus
 from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
 
 from daemon.client.api.reach import Reach
 from daemon.core.outcome import CommandFailed
 from daemon.web.tls import why_untrusted
+from schemas.api.problem import Problem
 
 if TYPE_CHECKING:
     import httpx
@@ -32,8 +37,11 @@ async def ask(client: "httpx.AsyncClient", method: str, path: str, body: object 
     import httpx  # noqa: PLC0415 - other commands start without it
 
     where = str(client.base_url).rstrip("/")
+    # A number that is not finite is no JSON, and the daemon's answer to it names the field.
+    content = None if body is None else json.dumps(body)
+    headers = None if body is None else {"content-type": "application/json"}
     try:
-        answer = await client.request(method, path, json=body)
+        answer = await client.request(method, path, content=content, headers=headers)
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
         untrusted = why_untrusted(error)
         if untrusted is not None:
@@ -73,8 +81,10 @@ def ask_daemon(
 
 def _refusal(where: str, answer: "httpx.Response") -> str:
     try:
-        detail = str(answer.json()["detail"])
-    except (ValueError, KeyError, TypeError):
+        problem = Problem.model_validate_json(answer.content)
+    except ValidationError:
         return f"{where} answers {answer.status_code}; check that a triggerlog daemon listens there"
-    fix = " (name the configuration file, or give --token-file or TRIGGERLOG_TOKEN)" * (answer.status_code == 401)
-    return f"{where} answers {answer.status_code}: {detail}{fix}"
+    if answer.status_code == HTTPStatus.UNAUTHORIZED:
+        fix = "name the configuration file, or give --token-file or TRIGGERLOG_TOKEN"
+        problem = problem.model_copy(update={"fix": fix})
+    return f"{where} answers {answer.status_code}: {problem}"

@@ -284,9 +284,8 @@ def _refused(status: Status) -> list[str]:
         reasons += [f"{name}: set aside, {reason} {n:,}" for reason, n in readings.aside.items() if n]
         reasons += [f"{name}: lost, {how} {n:,}" for how, n in readings.lost.items() if n]
         reasons += [f"{name}: dead letters {letters.readings:,}"] if letters.letters else []
-        # What the letters do not show: it was damaged in the journal, or discarded.
         if group.dead_now and not letters.letters:
-            reasons.append(f"{name}: dead since the start {readings.dead:,}, stored since {letters.retried:,}")
+            reasons.append(f"{name}: {group.dead_now:,} readings in neither the database nor the dead letters")
     lost = [f"{s.kind} {s.address}: lost datagrams {s.lost_datagrams:,}" for s in status.sources if s.lost_datagrams]
     return [*reasons, *lost]
 

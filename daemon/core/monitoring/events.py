@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from daemon.core.monitoring.event_log import EventLog
+from daemon.core.words import duration
 from schemas.api.status import Event
 from schemas.states import Severity
 
@@ -101,19 +102,30 @@ class Events:
             found = [*(event for event in earlier if event not in known), *found]
         return [event for event in found if event.time_ns >= start_ns]
 
-    def say_how_it_was_before(self) -> None:
-        """Record how the daemon before ended, and for how long nothing was taken until now."""
-        if self._kept is None or self._kept.ended is None:
+    def taking_readings(self) -> None:
+        """Record that readings are taken from now on: how the daemon before ended, and for how long none were."""
+        if self._kept is None:
             return
-        away_s = max(0.0, (time.time_ns() - self._kept.last_ns) / 1e9)
+        self._kept.take()
+        if self._kept.ended is None:
+            return
         at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self._kept.last_ns / 1e9))
+        away_s = (time.time_ns() - self._kept.last_ns) / 1e9
+        how_long = f"nothing was taken for {duration(away_s)}"
+        if away_s < 0:
+            how_long = "for how long nothing was taken is not known, the clock was set back since"
         if self._kept.ended:
-            self.info(f"the daemon before ended at {at}: nothing was taken for {away_s:,.0f} s")
+            self.info(f"the daemon before took readings until {at}, and ended by itself: {how_long}")
         else:
             self.warning(
                 f"the daemon before did not end by itself (killed, or the node went down), and was last at work at {at}"
-                f": nothing was taken for {away_s:,.0f} s"
+                f": {how_long}"
             )
+
+    def taking_no_more(self) -> None:
+        """Take note that no readings are taken from now on: the end of the daemon has begun."""
+        if self._kept is not None:
+            self._kept.take_no_more()
 
     def warning_seldom(self, kind: str, text: str) -> None:
         """Warn of what a sender can provoke: one of a kind in `OFTEN_S`, with how many were left out before it."""

@@ -67,7 +67,7 @@ class DeadLetters:
     All but `open`, `look`, `read` and what is awaited returns at once.
 
     amount: what is pending. aside_readings: those of it that assembly set aside.
-    discards: how often all was thrown away.
+    discards: how often all was thrown away. discarded_readings: what of it the database had rejected.
     quota_bytes: `room` is what is left of it; `keep` does not look at it.
     """
 
@@ -77,6 +77,7 @@ class DeadLetters:
         self.amount = Amount()
         self.aside_readings = 0
         self.discards = 0
+        self.discarded_readings = 0
         self._folder = folder
         self._group = group
         self._quota_bytes = quota_bytes
@@ -443,10 +444,13 @@ class DeadLetters:
             OSError: the disk failed.
         """
         async with self._turn:
+            if not self._pending:
+                return Amount()  # its folder may never have been made
             self._marks.set(DISCARDED, self._layout, self._next - 1)
             await self._workers.call(self._marks.write, DISCARDED)
             gone = replace(self.amount)
             self.discards += 1
+            self.discarded_readings += self.amount.readings - self.aside_readings
             for run, trigger in self._of_key:
                 self._newest_discarded[run] = max(trigger, self._newest_discarded.get(run, 0))
             for letter in self.pending:

@@ -32,7 +32,8 @@ class Outcome:
 
     letters: that there were to offer. committed: letters that the database took, with so many readings. rejected:
     letters that lie there still; reasons tells why, with how often, unless they had to wait for another. unreadable:
-    their bytes are damaged, and stay. problem: what ended the round before all were offered.
+    their bytes are damaged, and stay. aside: letters that are not offered, since assembly set them aside.
+    problem: what ended the round before all were offered.
     """
 
     letters: int = 0
@@ -40,6 +41,7 @@ class Outcome:
     readings: int = 0
     rejected: int = 0
     unreadable: int = 0
+    aside: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     running: bool = False
     problem: str | None = None
@@ -55,6 +57,8 @@ class Outcome:
         parts = [f"{self.committed:,} committed ({self.readings:,} readings)", f"{self.rejected:,} rejected again"]
         if self.unreadable:
             parts.append(f"{self.unreadable:,} damaged on the disk and left there")
+        if self.aside:
+            parts.append(f"{self.aside:,} set aside that no database takes")
         if self.done < self.letters:
             parts.append(f"{self.letters - self.done:,} not tried yet")
         reasons = [f"{count:,} x {reason}" for reason, count in self.reasons.items()]
@@ -102,6 +106,7 @@ class Retrying:
 
     def _begin(self, outcome: Outcome) -> None:
         outcome.running, outcome.letters = True, sum(1 for _ in self._letters.to_retry)
+        outcome.aside = self._letters.amount.blocks - outcome.letters
         self.outcome = outcome
 
     async def _offer_all(self) -> None:
@@ -114,14 +119,16 @@ class Retrying:
         outcome = self.outcome
         outcome.letters = sum(1 for _ in self._letters.to_retry)
         rejected: set[int] = set()
-        committed = -1
+        committed, newest = -1, 0
         # What belongs to a rejected trigger is held back; once that one is in, it may follow.
         while outcome.committed > committed:
             committed = outcome.committed
             left = [letter for letter in self._letters.to_retry if letter.origin not in rejected]
+            newest = max((letter.origin for letter in left), default=newest)
             for k, _ in await find_refused(left, self._offer, TOGETHER, self._note_rejected):
                 rejected.add(left[k].origin)
-        outcome.rejected = sum(1 for _ in self._letters.to_retry)
+        # What was kept meanwhile was not offered.
+        outcome.rejected = sum(letter.origin <= newest for letter in self._letters.to_retry)
 
     def _note_rejected(self, reason: str) -> None:
         self.outcome.rejected += 1

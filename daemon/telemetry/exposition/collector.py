@@ -27,6 +27,10 @@ _READINGS = (
     ("duplicate", "Readings of an instrument that was already there; not stored."),
     ("dead", "Readings the store rejected for good; kept in the state folder."),
 )
+_FROM_LETTERS = (
+    ("retried", "Readings committed from the dead letters."),
+    ("discarded", "Readings discarded from the dead letters, that the store had rejected."),
+)
 
 
 class StatusCollector(Collector):
@@ -137,12 +141,11 @@ def _counters(status: Status) -> Iterator[Metric]:
         for name, group in status.groups.items():
             family.add_metric([name], getattr(group.readings, key))
         yield family
-    retried = CounterMetricFamily(
-        "triggerlog_readings_retried", "Readings committed from the dead letters.", labels=["group"]
-    )
-    for name, group in status.groups.items():
-        retried.add_metric([name], group.dead_letters.retried)
-    yield retried
+    for key, text in _FROM_LETTERS:
+        family = CounterMetricFamily(f"triggerlog_readings_{key}", text, labels=["group"])
+        for name, group in status.groups.items():
+            family.add_metric([name], getattr(group.dead_letters, key))
+        yield family
     refused = CounterMetricFamily(
         "triggerlog_readings_refused", "Readings never stored, by reason.", labels=["group", "reason"]
     )

@@ -320,6 +320,7 @@ def _dead_letters(figures: PipelineFigures) -> DeadLetterCounts:
         aside=figures.letters_aside,
         aside_since_ns=figures.aside_since_ns,
         retried=figures.retried,
+        discarded=figures.discarded,
     )
 
 

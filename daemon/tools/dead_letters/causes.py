@@ -29,9 +29,10 @@ def _by_cause(letters: Sequence[Letter]) -> list[list[Letter]]:
 
 
 def _amount(letters: Sequence[Letter]) -> str:
-    triggers = len({letter.key for letter in letters if not letter.is_aside})
+    # The numbers of a run are those of its group, which has a folder of its own.
+    triggers = len({(letter.path.parent, letter.key) for letter in letters if not letter.is_aside})
     readings = sum(letter.readings for letter in letters)
-    return f"{_count(len(letters), 'letter')}, {_count(triggers, 'trigger')}, {_count(readings, 'reading')}"
+    return f"{counted(len(letters), 'letter')}, {counted(triggers, 'trigger')}, {counted(readings, 'reading')}"
 
 
 def _span(letters: Sequence[Letter]) -> str:
@@ -59,5 +60,6 @@ def _which(letter: Letter) -> str:
     return f"trigger {trigger} of run {run}"
 
 
-def _count(count: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
+    """How many of something."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

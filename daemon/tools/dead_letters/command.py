@@ -53,12 +53,17 @@ def list_(
             )
         )
         return
-    if not any(letters.amount.blocks for _, letters in opened):
+    pending = [(each.name, letters.pending) for each, letters in opened]
+    every = [letter for _, letters in pending for letter in letters]
+    if not every:
         typer.echo("There are no dead letters.")
         return
-    for line in lines_of([(each.name, letters.pending) for each, letters in opened]):
+    for line in lines_of(pending):
         typer.echo(line)
-    typer.echo(f"Fix the cause, then: triggerlog dead-letters retry {file}")
+    if not all(letter.is_aside for letter in every):
+        typer.echo(f"Fix the cause, then: triggerlog dead-letters retry {file}")
+    if any(letter.is_aside for letter in every):
+        typer.echo(f"What was set aside no database takes: triggerlog dead-letters export {file} writes it to a file")
 
 
 @app.command(
@@ -105,8 +110,8 @@ def retry(
 ) -> None:
     """Offer the dead letters to the database again; each is committed once, or stays with the reason.
 
-    A running daemon does this itself, and goes on when the command is interrupted; without one the command does. The
-    exit code is 1 while a letter stays.
+    A running daemon does this itself, and goes on when the command is interrupted; without one the command does. What
+    was set aside is not offered. The exit code is 1 while another letter stays.
     """
     from daemon.tools.dead_letters.retry import Retry  # noqa: PLC0415
 
@@ -135,12 +140,16 @@ def discard(
     token_file: TokenFile = None,
 ) -> None:
     """Delete the dead letters for good; `export` them first."""
+    from daemon.tools.dead_letters.causes import counted  # noqa: PLC0415
     from daemon.tools.dead_letters.offline import discard as discard_offline  # noqa: PLC0415
 
     loaded = load_config(file)
     if not yes:
-        readings = sum(letters.amount.readings for _, letters in _opened(loaded, group))
-        raise CommandFailed(f"this would delete {readings:,} readings for good; add --yes to delete them")
+        opened = [letters for _, letters in _opened(loaded, group)]
+        readings = sum(letters.amount.readings for letters in opened)
+        rejected = readings - sum(letters.aside_readings for letters in opened)
+        may_store = f", {rejected:,} of which `retry` may still store" if rejected else ""
+        raise CommandFailed(f"this would delete {readings:,} readings for good{may_store}; add --yes to delete them")
     chosen = _chosen(loaded, group)
     try:
         with only_one(loaded.state_dir):
@@ -149,7 +158,8 @@ def discard(
         found = reach(file, daemon=daemon, token_file=token_file)
         gone = ask_daemon(found, "POST", _path("discard", group), patience_s=PATIENCE_S).json()
     for name, amount in gone.items():
-        typer.echo(f"{name}: {amount['readings']:,} readings of {amount['triggers']:,} triggers discarded")
+        amounts = [counted(amount[f"{noun}s"], noun) for noun in ("reading", "trigger") if amount[f"{noun}s"]]
+        typer.echo(f"{name}: {' of '.join(amounts) or 'nothing was'} discarded")
 
 
 def _path(what: str, group: str | None) -> str:

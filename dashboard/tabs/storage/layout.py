@@ -59,7 +59,7 @@ ACCOUNT = columns(
     ("duplicate", "+ duplicate"),
     ("refused", "+ refused"),
     ("aside", "+ aside", "for no trigger that is known; kept in the dead letters"),
-    ("dead", "+ dead", "rejected by the database since the start; it may have been stored from the dead letters since"),
+    ("dead", "+ dead", "rejected by the database since the start; it may have been stored or discarded since"),
     ("waiting", "+ waiting"),
     ("assembling", "+ assembling"),
     ("unaccounted", "Unaccounted"),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from daemon.alarms import CLEAR_AFTER_S, AlarmBoard, Severity, alarms
-from schemas.api.status import DiskStatus, IntakeStatus, Shortfall, Status
+from schemas.api.status import DeadLetterCounts, DiskStatus, IntakeStatus, Shortfall, Status
 from schemas.states import DaemonState
 from tests.page.served import snapshot
 from tests.page.visits import STATUS
@@ -23,6 +23,20 @@ def keys(**changes: Any) -> list[str]:
 
 def test_nothing_is_said_when_all_is_well() -> None:
     assert alarms(status()) == []
+
+
+def test_what_the_database_rejected_is_no_alarm_once_it_was_retried_or_discarded() -> None:
+    def told(dead: int, **letters: int) -> list[str]:
+        now = status(dead=dead)
+        group = now.groups["bpm"].model_copy(update={"dead_letters": DeadLetterCounts(**letters)})
+        return [alarm.text for alarm in alarms(now.model_copy(update={"groups": {"bpm": group}}))]
+
+    lying = ["12 readings lie in the dead letters: the database rejected them for good"]
+    assert told(12, letters=2, triggers=2, readings=12) == lying
+    assert told(12, retried=12) == []
+    assert told(12, retried=5, discarded=7) == []
+    # Of what is damaged in the journal there is no letter.
+    assert told(14, discarded=12) == ["2 readings are in neither the database nor the dead letters"]
 
 
 GIB = 2**30
@@ -209,7 +223,11 @@ def test_times_of_a_whole_group_that_differ_from_the_clock_of_the_node() -> None
     assert alarm.text == "Times differ from the clock of this node: bpm 11 s behind"
     assert "follows no time server (`timedatectl`)" in alarm.fix
     assert "see why readings come so late" in alarm.fix
-    assert keys(ahead_s=9.0) == keys(ahead_s=-9.0) == keys(ahead_s=None) == []
+    assert keys(ahead_s=9.6) == keys(ahead_s=-9.6) == keys(ahead_s=None) == []
+    # One that drifts around its limit is one alarm.
+    in_force = frozenset({"clock"})
+    assert [alarm.key for alarm in alarms(status(ahead_s=9.6), in_force)] == ["clock"]
+    assert alarms(status(ahead_s=8.9), in_force) == []
 
 
 def test_fewer_missing_instruments_than_the_limit_are_no_alarm() -> None:

@@ -3,19 +3,16 @@
 import asyncio
 import time
 from pathlib import Path
+from unittest.mock import patch
 from uuid import uuid4
 
 import pytest
 
 from daemon.core.monitoring.events import Events
+from daemon.pipeline.dead_letters import Outcome
+from daemon.pipeline.journal import Amount
 from dashboard.feed.client import Daemon, DaemonApi
 from tests.daemon.api.test_api import SHORT, WITH_TOKEN, Served, facts, served
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "bpm").mkdir()
-    return tmp_path
 
 
 def texts(api: Served) -> list[str]:
@@ -23,8 +20,8 @@ def texts(api: Served) -> list[str]:
     return [event.text for event in reversed(api.logger.events.newest())]
 
 
-async def test_each_order_is_one_event_with_what_was_done_and_from_where(folder: Path) -> None:
-    async with served(folder=folder) as api:
+async def test_each_order_is_one_event_with_what_was_done_and_from_where(tmp_path: Path) -> None:
+    async with served(folder=tmp_path) as api:
         await api.commit(1, 2, 3)
         api.report.answered(facts(SHORT))
         api.service.alarms.look()
@@ -49,8 +46,32 @@ async def test_each_order_is_one_event_with_what_was_done_and_from_where(folder:
         ]
 
 
-async def test_what_is_asked_and_what_is_refused_is_no_event(folder: Path) -> None:
-    async with served(folder=folder) as api:
+class Letters:
+    """Of a group: the part of a pipeline that discarding asks."""
+
+    def __init__(self, *, is_retrying: bool) -> None:
+        self.retried = Outcome(running=is_retrying)
+        self.is_discarded = False
+
+    async def discard(self) -> Amount:
+        self.is_discarded = True
+        return Amount()
+
+
+async def test_discarding_is_refused_before_anything_is_gone(tmp_path: Path) -> None:
+    async with served(folder=tmp_path) as api:
+        groups = {"bpm": Letters(is_retrying=False), "toroid": Letters(is_retrying=True)}
+        with patch.dict(api.logger.pipelines, groups, clear=True):
+            answer = await api.client.post("/api/v1/dead-letters/discard", headers=WITH_TOKEN)
+        assert (answer.status_code, answer.json()["detail"]) == (
+            409,
+            "dead letters of group 'toroid' are being retried",
+        )
+        assert not groups["bpm"].is_discarded
+
+
+async def test_what_is_asked_and_what_is_refused_is_no_event(tmp_path: Path) -> None:
+    async with served(folder=tmp_path) as api:
         before = texts(api)
         assert (await api.client.get("/api/v1/status")).status_code == 200
         assert (await api.client.post("/api/v1/run?epoch=41")).status_code == 401
@@ -72,9 +93,9 @@ async def test_what_is_asked_and_what_is_refused_is_no_event(folder: Path) -> No
     ],
 )
 async def test_an_order_that_the_page_passed_on_names_the_browser(
-    forwarded: str | None, origin: str, folder: Path
+    forwarded: str | None, origin: str, tmp_path: Path
 ) -> None:
-    async with served(folder=folder) as api:
+    async with served(folder=tmp_path) as api:
         page = DaemonApi(Daemon(url=api.url))
         token = WITH_TOKEN["authorization"]
         answer = await page.order("POST", "/run", body=None, authorization=token, client=forwarded)
@@ -83,8 +104,8 @@ async def test_an_order_that_the_page_passed_on_names_the_browser(
         assert texts(api)[-1].endswith(f" (ordered from {origin})")
 
 
-async def test_a_proxy_that_is_trusted_is_not_named(folder: Path) -> None:
-    async with served(folder=folder, proxies=("127.0.0.1",)) as api:
+async def test_a_proxy_that_is_trusted_is_not_named(tmp_path: Path) -> None:
+    async with served(folder=tmp_path, proxies=("127.0.0.1",)) as api:
         headers = WITH_TOKEN | {"x-forwarded-for": "10.1.2.3"}
         assert (await api.client.post("/api/v1/run", headers=headers)).status_code == 200
         assert texts(api)[-1].endswith(" (ordered from 10.1.2.3)")

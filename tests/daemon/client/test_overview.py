@@ -172,12 +172,12 @@ def test_refusals_are_told_by_reason() -> None:
     text = shown(overview(status_of(refused={"unknown-instrument": 1234, "trigger-far-away": 0}, dead=7), "here"))
     assert "unknown-instrument 1,234" in text
     assert "trigger-far-away" not in text
-    assert "dead since the start 7, stored since 0" in " ".join(text.split())
-    assert "dead letters" not in text
+    assert "7 readings in neither the database nor the dead letters" in " ".join(text.split())
+    assert "bpm: dead letters" not in text
     assert "Refused" not in shown(overview(status_of(), "here"))
 
 
-def test_what_was_dead_is_no_refusal_once_it_is_stored() -> None:
+def test_what_was_dead_is_no_refusal_once_it_is_stored_or_discarded() -> None:
     status = status_of(dead=11_379)
     (group,) = status.groups.values()
 
@@ -188,6 +188,7 @@ def test_what_was_dead_is_no_refusal_once_it_is_stored() -> None:
     assert "dead letters 11,379" in told(letters=2, triggers=2, readings=11_379)
     assert "dead letters 379" in told(letters=1, triggers=1, readings=379, retried=11_000)
     assert "Refused" not in told(retried=11_379)
+    assert "Refused" not in told(retried=11_000, discarded=379)
 
 
 def test_gaps_are_told_by_group_and_reason() -> None:

@@ -252,6 +252,30 @@ async def test_one_bad_trigger_of_many_is_found_by_halves(tmp_path: Path) -> Non
     assert len(await logger.ledger(GROUP)) == 255
 
 
+class Exclusive(Picky):
+    """Takes each trigger by itself, and not those of a pair together, as a unique index on their times does."""
+
+    pairs = ((5, 6), (70, 180))
+
+    def _refuse(self, batch: Batch) -> None:
+        self.asked += 1
+        triggers = set(batch.ledger["trigger"].tolist())
+        if any(set(pair) <= triggers for pair in self.pairs):
+            raise BatchRejected("duplicate key")
+
+
+async def test_triggers_of_a_block_that_exclude_each_other_take_no_other_with_them(tmp_path: Path) -> None:
+    """Looked for apart none of them is found; together they are, by what was found good before."""
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        logger.store.__class__ = Exclusive
+        logger.pipelines["bpm"].receive(whole(GROUP, *range(1, 257)))
+        await eventually(lambda: logger.pipelines["bpm"].waiting.triggers == 0)
+        assert logger.store.asked < 100
+        assert logger.pipelines["bpm"].figures().committed.dead_triggers == 2
+    assert [letter.key for letter in letters_in(tmp_path).pending] == [(1, 6), (1, 180)]
+    assert len(await logger.ledger(GROUP)) == 254
+
+
 class Refusing(Picky):
     """Rejects what holds one of some triggers; counts what it is asked, and commits."""
 

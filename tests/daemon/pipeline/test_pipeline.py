@@ -109,6 +109,24 @@ async def test_nothing_is_refused_of_what_was_acknowledged_before_however_much_i
         assert pipeline.figures().refused == {}
 
 
+async def test_what_blocks_of_a_batch_set_aside_is_kept_together(tmp_path: Path) -> None:
+    """A sync for each would hold up a group for one instrument whose number stands still."""
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        pipeline = logger.pipelines["bpm"]
+        logger.store.serving.clear()
+        pipeline.receive(whole(GROUP, 0))
+        await eventually(lambda: logger.store.begun == 1)
+        for trigger in range(1, 101):
+            pipeline.receive(whole(GROUP, trigger))
+            aside = make_block(GROUP, [(trigger, 1)])
+            pipeline.take_again([set_aside(aside, AsideReason.CONFLICT)])
+        logger.store.serving.set()
+        await eventually(lambda: pipeline.waiting.triggers == 0)
+        letters = pipeline._dead_letters.pending
+        assert [letter.parts for letter in letters] == [100] * 100
+    assert len(await logger.ledger(GROUP)) == 101
+
+
 async def test_what_is_a_dead_letter_is_none_twice_and_not_stored_when_its_block_comes_again(tmp_path: Path) -> None:
     store = MemoryStore({"bpm": GROUP})
     ahead, conflict, other = (make_block(GROUP, [(trigger, 1)]) for trigger in (9, 1, 1))

@@ -50,6 +50,26 @@ def test_alarms_are_listed_acknowledged_shelved_and_shown_again(daemon: Daemon) 
     assert alarms(daemon).stdout.count("; acknowledged at ") == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ("governor", "--commit-p99", "nan"),
+            "commit_p99_ms: nan is not a finite number; use a number above 0, at most",
+        ),
+        (("governor", "--commit-p99", "-5"), "commit_p99_ms: -5.0 is out of range; use a number above 0, at most"),
+        (("alarms", "shelve", "dead", "--for", "1h"), "key: the alarm 'dead' is not in force; name one of: stale"),
+    ],
+)
+def test_what_the_daemon_refuses_is_printed_with_its_field_and_the_fix(
+    daemon: Daemon, arguments: tuple[str, ...], said: str
+) -> None:
+    refused = triggerlog(*arguments, "--config", str(daemon.file), "--daemon", daemon.api)
+    assert refused.returncode == 1
+    assert said in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
 def test_where_the_daemon_is_may_stand_before_the_command(daemon: Daemon) -> None:
     where = ("--config", str(daemon.file), "--daemon", daemon.api)
     assert triggerlog("alarms", *where, "shelve", "stale", "--for", "1h").stdout == "stale: shelved for 1h\n"

@@ -72,7 +72,7 @@ def test_a_mark_of_which_nobody_knows_whether_it_was_made_can_be_repeated(daemon
 def test_without_a_daemon_or_a_mark_that_is_said(daemon: Daemon, tmp_path: Path) -> None:
     unknown = asked("marks", daemon, "--withdraw", str(uuid4()))
     assert unknown.returncode == 1
-    assert "answers 404: there is no mark" in unknown.stderr
+    assert "answers 404: id: there is no mark" in unknown.stderr
     gone = triggerlog("marks", "--daemon", "http://127.0.0.1:9")
     assert gone.returncode == 1
     assert "no daemon at http://127.0.0.1:9" in gone.stderr

@@ -130,7 +130,7 @@ def test_the_account_says_why_readings_are_missing_from_the_database() -> None:
     assert account_note(now) == "refused: bpm: unknown instrument 7 · aside: bpm: ahead 5 · lost: bpm: sender 9"
 
 
-def test_what_was_dead_stands_out_until_it_is_stored() -> None:
+def test_what_was_dead_stands_out_until_it_is_stored_or_discarded() -> None:
     now = status(dead=12)
     group = now.groups["bpm"]
 
@@ -139,10 +139,13 @@ def test_what_was_dead_stands_out_until_it_is_stored() -> None:
         (row,) = account_rows(now.model_copy(update={"groups": {"bpm": changed}}))
         assert text(row, "dead") == "12"
         told = sections(now.model_copy(update={"groups": {"bpm": changed}}))
-        assert told["totals/bpm"]["dead_now"] == (12 - letters.get("retried", 0))
-        assert told["words/bpm"]["dead"] == (f" ({letters['retried']} stored since)" if "retried" in letters else "")
+        gone = {key: letters[key] for key in ("retried", "discarded") if key in letters}
+        assert told["totals/bpm"]["dead_now"] == 12 - sum(gone.values())
+        words = ", ".join(f"{n} {'stored' if key == 'retried' else key} since" for key, n in gone.items())
+        assert told["words/bpm"]["dead"] == (f" ({words})" if gone else "")
         return bool(row["dead"]["over"])
 
     assert is_over(letters=2, triggers=2, readings=12)
     assert is_over(letters=1, triggers=1, readings=6, retried=6)
     assert not is_over(retried=12)
+    assert not is_over(retried=5, discarded=7)

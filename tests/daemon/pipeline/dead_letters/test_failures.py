@@ -178,6 +178,32 @@ async def test_no_serial_comes_again_in_a_folder_that_was_emptied(tmp_path: Path
     assert again.pending[0].serial > last
 
 
+class WhileOthersCome(MemoryStore):
+    """Rejects everything, and each time another letter is kept meanwhile."""
+
+    letters: DeadLetters
+    number = 100
+
+    async def commit(self, batch: Batch) -> None:
+        self.number += 1
+        await keep(self.letters, self.number, block_of(self.number, 1))
+        raise BatchRejected("nothing is welcome")
+
+
+async def test_a_retry_counts_what_it_offered_and_nothing_that_came_meanwhile(tmp_path: Path) -> None:
+    letters = await kept(tmp_path, (1, block_of(1, 4)))
+    ((part, _),) = aside_parts(with_aside(block_of(50, 1), AsideReason.AHEAD))
+    await letters.keep(letters.address([(part, REASON)], 2))
+    store = WhileOthersCome({GROUP.name: GROUP})
+    store.letters = letters
+    outcome = await Retrying(store, GROUP, letters).round()
+    assert len(keys(letters)) > 5
+    assert (outcome.letters, outcome.rejected, outcome.reasons) == (4, 4, {"nothing is welcome": 4})
+    assert outcome.summary == (
+        "0 committed (0 readings), 4 rejected again, 1 set aside that no database takes; 4 x nothing is welcome"
+    )
+
+
 async def test_discarding_waits_for_a_retry(tmp_path: Path) -> None:
     letters = await kept(tmp_path, (1, block_of(1, 3)))
     store = MemoryStore({GROUP.name: GROUP})

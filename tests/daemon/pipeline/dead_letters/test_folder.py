@@ -232,6 +232,12 @@ async def test_discarding_leaves_nothing_and_no_number_comes_again(tmp_path: Pat
     assert again.pending[0].serial > 3
 
 
+async def test_a_group_that_never_had_a_dead_letter_has_none_to_discard(tmp_path: Path) -> None:
+    """`dead-letters discard` takes all groups; one without a folder must not end it in the middle."""
+    assert await opened(tmp_path).discard() == Amount()
+    assert not (tmp_path / "bpm").exists()
+
+
 async def test_discarding_leaves_what_cannot_be_read(tmp_path: Path) -> None:
     letters = await kept(tmp_path, (1, block_of(1, 3)))
     path, end = letters.pending[1].path, letters.pending[1].end

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,6 +23,7 @@ from daemon.pipeline.dead_letters import DeadLetters, Outcome, Reason, folder_of
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.identity import Identity
 from daemon.tools.dead_letters import offline
+from daemon.tools.dead_letters.causes import lines_of
 from daemon.tools.dead_letters.export import export_npz
 from daemon.tools.dead_letters.retry import Retry
 from daemon.tools.reconcile.survey import Survey
@@ -109,6 +111,10 @@ def test_what_was_set_aside_is_listed_and_exported(file: Path, tmp_path: Path) -
     assert (aside["run"], aside["trigger"], aside["readings"], aside["aside"]) == (None, None, 2, True)
     shown = here("dead-letters", "list", str(file)).stdout
     assert "another is there" in " ".join(shown.split())
+    assert shown.splitlines()[-2:] == [
+        f"Fix the cause, then: triggerlog dead-letters retry {file}",
+        f"What was set aside no database takes: triggerlog dead-letters export {file} writes it to a file",
+    ]
     here("dead-letters", "export", str(file), "--to", str(tmp_path / "a.csv"))
     rows = list(csv.reader((tmp_path / "a.csv").read_text().splitlines()))[1:]
     assert [row[:3] for row in rows] == [
@@ -123,6 +129,19 @@ def test_what_was_set_aside_is_listed_and_exported(file: Path, tmp_path: Path) -
         assert found["bpm/readings"]["run"].tolist() == [1, 1, 1, 0, 4]
         assert found["bpm/letter"].tolist() == [0, 0, 0, 1, 1]
         assert len(found["bpm/ledger"]) == 1
+
+
+@pytest.mark.usefixtures("kept")
+def test_discarding_says_what_a_retry_may_store_and_then_deletes_all(file: Path) -> None:
+    refused = here("dead-letters", "discard", str(file))
+    assert refused.stderr == (
+        "triggerlog: this would delete 5 readings for good, 3 of which `retry` may still store;"
+        " add --yes to delete them\n"
+    )
+    for said in ("5 readings of 1 trigger", "nothing was"):
+        done = here("dead-letters", "discard", str(file), "--yes")
+        assert (done.returncode, done.stdout) == (0, f"bpm: {said} discarded\n")
+    assert here("dead-letters", "list", str(file)).stdout == "There are no dead letters.\n"
 
 
 async def test_letters_are_listed_by_their_cause(file: Path) -> None:
@@ -149,6 +168,20 @@ async def test_letters_are_listed_by_their_cause(file: Path) -> None:
     assert [bool(re.fullmatch(pattern, line)) for pattern, line in zip(expected, shown, strict=True)] == [True] * 8
     one = json.loads(here("dead-letters", "list", str(file), "--json").stdout)[16]
     assert (one["reason"], one["detail"]) == ("refuses: check (23514)", "Failing row contains (17).")
+
+
+async def test_the_total_counts_the_triggers_of_each_group(file: Path) -> None:
+    """The same numbers are other triggers there: runs are those of a group."""
+    group = group_in(file)
+    letters = letters_of(file)
+    block = batch_of(group, 1, readings_of(group, np.array([7]), np.array([1000]), np.random.default_rng(3)))
+    await letters.keep(letters.address([(block, Reason("out of range"))], 1))
+    folder = file.parent / "state" / "dead-letters"
+    shutil.copytree(folder / "bpm", folder / "toroid")
+    other = DeadLetters(folder / "toroid", group, REAL)
+    other.look()
+    *_, total = lines_of([("bpm", letters.pending), ("toroid", other.pending)])
+    assert total == "total: 2 letters, 2 triggers, 6 readings"
 
 
 OLD = (
