@@ -24,15 +24,33 @@ RETURNS_WITHIN_S = 30.0
 
 @dataclass(kw_only=True)
 class _Entry:
+    """An alarm while its cause is there. worst: as it was when it went furthest."""
+
     alarm: Alarm
     since_s: float
     seen_s: float
+    worst: Alarm
     acknowledged: Acknowledged | None = None
 
     @property
     def has_lasted(self) -> bool:
         """Whether it has lasted long enough."""
         return self.seen_s - self.since_s >= self.alarm.after_s
+
+    def see(self, alarm: Alarm, now_s: float) -> None:
+        """It is there still, and goes so far now."""
+        self.alarm, self.seen_s = alarm, now_s
+        if (alarm.severity, -alarm.extent) <= (self.worst.severity, -self.worst.extent):
+            self.worst = alarm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cleared:
+    """An alarm that is in force no more. text: as it was when it went furthest; lasted_s: how long it was there."""
+
+    key: str
+    text: str
+    lasted_s: float
 
 
 class AlarmBoard:
@@ -47,6 +65,7 @@ class AlarmBoard:
     def __init__(self, before: Memory | None = None) -> None:
         self._before = before or Memory()
         self._entries: dict[str, _Entry] = {}
+        self._cleared: list[Cleared] = []
         self._returning = dict(self._before.acknowledged)  # whether these alarms have gone on is not known yet
         self._shelves = dict(self._before.shelves)
         self._running_s: float | None = None  # since when the daemon commits
@@ -62,12 +81,15 @@ class AlarmBoard:
             self._running_s = now_s
         for alarm in alarms(status, frozenset(self._entries) | self._returning.keys()):
             entry = self._entries.get(alarm.key) or self._begin(alarm)
-            entry.alarm, entry.seen_s = alarm, now_s
+            entry.see(alarm, now_s)
             if entry.acknowledged is not None and self._is_worse(alarm, entry.acknowledged):
                 entry.acknowledged = None
         gone = [key for key, entry in self._entries.items() if now_s - entry.seen_s >= CLEAR_AFTER_S]
         for key in gone:
-            del self._entries[key]
+            entry = self._entries.pop(key)
+            if entry.has_lasted:
+                lasted_s = entry.seen_s - entry.since_s
+                self._cleared.append(Cleared(key=key, text=entry.worst.text, lasted_s=lasted_s))
         if not self._is_early:
             self._returning.clear()
         for key, shelf in list(self._shelves.items()):
@@ -82,6 +104,11 @@ class AlarmBoard:
         found = [(entry.alarm.severity, entry.since_s, self._status(entry)) for entry in lasting]
         found.sort(key=lambda each: (ORDER.index(each[2].attention), *each[:2]))
         return [status for *_, status in found]
+
+    def take_cleared(self) -> list[Cleared]:
+        """The alarms that went since this was asked last."""
+        cleared, self._cleared = self._cleared, []
+        return cleared
 
     def acknowledge(self, key: str) -> None:
         """Somebody has seen it. Raises KeyError where it is not in force."""
@@ -117,7 +144,7 @@ class AlarmBoard:
     def _begin(self, alarm: Alarm) -> _Entry:
         # What the daemon noted before its clock was set back is of the future.
         since_s = self._now_s if alarm.began_s is None else min(alarm.began_s, self._now_s)
-        entry = self._entries[alarm.key] = _Entry(alarm=alarm, since_s=since_s, seen_s=self._now_s)
+        entry = self._entries[alarm.key] = _Entry(alarm=alarm, worst=alarm, since_s=since_s, seen_s=self._now_s)
         before = self._returning.pop(alarm.key, None)
         if before is not None and self._has_gone_on(alarm, before):
             entry.since_s, entry.acknowledged = before.since_s, before

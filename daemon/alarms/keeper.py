@@ -18,6 +18,9 @@ LOOK_EVERY_S = 1.0
 KEPT_EVERY_S = 30.0
 """What the board remembers changes with each look: of acknowledgements that ended, too, and up to when it looked."""
 
+CLEARED_EVERY_S = 600.0
+"""Time between two events that the same alarm went: one that comes and goes must not take the place of all others."""
+
 log = logging.getLogger(__name__)
 
 
@@ -52,8 +55,11 @@ class AlarmKeeper:
             tasks.create_task(self._keep())
 
     def look(self) -> None:
-        """Judge the status as it is now."""
+        """Judge the status as it is now. An alarm that went is an event: who comes later learns that it was there."""
         self._board.update(self._status())
+        for alarm in self._board.take_cleared():
+            text = f"alarm cleared after {lasting(alarm.lasted_s)}: {alarm.text}"
+            self._events.info_seldom(f"alarm {alarm.key}", text, CLEARED_EVERY_S)
 
     def statuses(self) -> list[AlarmStatus]:
         """The alarms in force, as of the last look."""

@@ -6,11 +6,13 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import Query
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from daemon.core.moments import LIKE, read_rfc3339, rfc3339
 from schemas.checking.problems import refuse, wrong
 from schemas.readings import Array
+
+LEAST_NS = -(2**63)
 
 _BLANK_FOR_PLUS = re.compile(r" (\d\d:\d\d)$")
 """What a `+` of a zone becomes in an address that does not encode it."""
@@ -25,12 +27,19 @@ def _read(value: Any) -> Any:
         refuse([wrong(str(error), f"{LIKE}, or as nanoseconds since 1970-01-01")])
 
 
+def _in_64_bits(time_ns: int) -> int:
+    if not LEAST_NS <= time_ns < -LEAST_NS:
+        refuse([wrong("it does not fit into 64 bits", f"{LIKE}, or as nanoseconds since 1970-01-01")])
+    return time_ns
+
+
 Moment = Annotated[
     int,
     BeforeValidator(_read),
+    AfterValidator(_in_64_bits),
     WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string", "format": "date-time"}]}),
 ]
-"""A time in a question: nanoseconds, or RFC 3339."""
+"""A time in a question: nanoseconds, in 64 bits, or RFC 3339."""
 
 Times = Annotated[
     Literal["ns", "rfc3339"],

@@ -127,12 +127,19 @@ class Events:
         if self._kept is not None:
             self._kept.take_no_more()
 
+    def info_seldom(self, kind: str, text: str, every_s: float) -> None:
+        """Record what is good to know: one of a kind in `every_s`, with how many were left out before it."""
+        self._record_seldom(Severity.INFO, kind, text, every_s)
+
     def warning_seldom(self, kind: str, text: str) -> None:
         """Warn of what a sender can provoke: one of a kind in `OFTEN_S`, with how many were left out before it."""
+        self._record_seldom(Severity.WARNING, kind, text, OFTEN_S)
+
+    def _record_seldom(self, severity: Severity, kind: str, text: str, every_s: float) -> None:
         moment = time.monotonic()
-        before, left_out = self._last.get(kind, (-OFTEN_S, 0))
-        if moment - before < OFTEN_S:
+        before, left_out = self._last.get(kind, (-every_s, 0))
+        if moment - before < every_s:
             self._last[kind] = before, left_out + 1
             return
         self._last[kind] = moment, 0
-        self.warning(f"{text} (and {left_out} more times before)" if left_out else text)
+        self.record(severity, f"{text} (and {left_out} more times before)" if left_out else text)
