@@ -1,6 +1,10 @@
 """Ends tasks that may be asking a database."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 AGAIN_S = 1.0
 """After how long a task that goes on is cancelled again."""
@@ -18,3 +22,16 @@ async def end_tasks(*tasks: "asyncio.Task[object]") -> None:
             task.cancel()
         _, left = await asyncio.wait(left, timeout=AGAIN_S)
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def done_before(stop: asyncio.Event, part: Coroutine[Any, Any, T]) -> "asyncio.Task[T] | None":
+    """Do a part; return its task, or None where `stop` came first and it was left half done. Raises what it raised."""
+    work, stopping = asyncio.create_task(part), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            return None
+        work.result()
+        return work
+    finally:
+        await end_tasks(work, stopping)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from backends.base import OtherJournal, Store, StoreError
-from backends.ending import end_tasks
+from backends.ending import done_before, end_tasks
 from daemon.alarms import AlarmKeeper
 from daemon.api import api_server
 from daemon.core.configuration import LoadedConfig
@@ -240,11 +240,12 @@ class Service:
         self._start(tasks, "marks", self.marks.run())
         await self.workloads.open()
         recovered = await self._make_pipelines(in_store)
-        if not await self._unless_stopped(stop, self._take_again(recovered)):
+        # What is left half done the next start does.
+        if await done_before(stop, self._take_again(recovered)) is None:
             return
         for pipeline in self.pipelines.values():
             self._committing.append(tasks.create_task(pipeline.run(), name=f"committer {pipeline.group.name}"))
-        if not await self._unless_stopped(stop, self._catch_up()):
+        if await done_before(stop, self._catch_up()) is None:
             return
         if not self._sources:
             await self._start_sources()
@@ -312,19 +313,6 @@ class Service:
             return await opening
         finally:
             await end_tasks(opening, waiting)
-
-    async def _unless_stopped(self, stop: asyncio.Event, part: Coroutine[Any, Any, None]) -> bool:
-        """Do a part of the start; False when `stop` came first: the next start does it then."""
-        doing = asyncio.create_task(part)
-        stopping = asyncio.create_task(stop.wait())
-        try:
-            await asyncio.wait([doing, stopping], return_when=asyncio.FIRST_COMPLETED)
-            if not doing.done():
-                return False
-            await doing
-            return True
-        finally:
-            await end_tasks(doing, stopping)
 
     async def _take_again(self, recovered: Mapping[str, RecoveredGroup]) -> None:
         """Go on from what journals that come back hold."""

@@ -13,6 +13,7 @@ import httpx
 import numpy as np
 import pytest
 
+from backends.ending import done_before
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from daemon.client.sender import Sender
 from daemon.core.monitoring.event_log import read_events
@@ -338,7 +339,7 @@ async def test_the_end_does_not_wait_for_a_log_that_cannot_go_on() -> None:
     service = Service.__new__(Service)
     service.intakes, service.pipelines = {"bpm": Stuck()}, {"bpm": None}
     stop = asyncio.Event()
-    catching_up = asyncio.create_task(service._unless_stopped(stop, service._catch_up()))
+    catching_up = asyncio.create_task(done_before(stop, service._catch_up()))
     await asyncio.sleep(0)
     stop.set()
-    assert not await asyncio.wait_for(catching_up, 20)
+    assert await asyncio.wait_for(catching_up, 20) is None

@@ -7,13 +7,12 @@ of which tiles are committed, and only the others are written. So a visit is nev
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from time import perf_counter
-from typing import Any, TypeVar
 
 from backends.base import StoreError, StoreUnavailable
-from backends.ending import end_tasks
+from backends.ending import done_before
 from backends.visits.base import VisitDone, VisitStore
 from daemon.web.backoff import Backoff
 from daemon.workloads.frame.messages import Message
@@ -40,8 +39,6 @@ from schemas.config.visits import Cadence, VisitsConfig
 from schemas.visits.records import Compacted, VisitRecord
 from schemas.visits.survey import Survey
 from schemas.visits.tables import IndexMode, Step
-
-Answer = TypeVar("Answer")
 
 PAUSE_S = 0.25
 PAUSE_MOST_S = 10.0
@@ -272,21 +269,12 @@ class VisitLoop:
         for table, period in await self._store.uncompacted(self._last.time_ns):
             self._send(Compacting(table=table, period=period))
             began = perf_counter()
-            compacted = await self._unless_stopped(self._store.compact(table, period))
+            work = await done_before(self._stop, self._store.compact(table, period))
             if self._stop.is_set():
                 return
-            if compacted is not None:
+            if work is not None and (compacted := work.result()) is not None:
                 compaction = _compaction(compacted, table, period, self._last.visit, perf_counter() - began)
                 self._send(CompactionDone(compaction=compaction))
-
-    async def _unless_stopped(self, part: Coroutine[Any, Any, Answer]) -> Answer | None:
-        """Do a part, or leave it half done when it is to stop."""
-        work, stop = asyncio.create_task(part), asyncio.create_task(self._stop.wait())
-        try:
-            await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
-            return work.result() if work.done() else None
-        finally:
-            await end_tasks(work, stop)
 
     async def _until(self, due_s: float) -> bool:
         """Wait until the last visits were acknowledged, and the next one is due; False when it is to stop."""
