@@ -109,12 +109,15 @@ async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] = lambd
 
 
 def _note_why_it_ends(events: Events, error: Exception) -> None:
-    """Once: a service manager that starts it every second must not push all other events out of those that are kept."""
+    """Once: a service manager that starts it every second must not push all other events out of those that are kept.
+
+    The command prints it: in the log it would stand twice.
+    """
     known = {event.text for event in events.newest()}
     for reason in reasons_of(error):
         text = f"the daemon ends: {reason}"
         if text not in known:
-            events.error(text)
+            events.keep_error(text)
 
 
 class Service:

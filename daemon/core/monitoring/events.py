@@ -57,6 +57,13 @@ class Events:
         if order is not None and order.is_open and severity == Severity.INFO:
             text, order.is_recorded = f"{text} (ordered from {order.origin})", True
         log.log(_LEVELS[severity], "%s", text)
+        self._keep(severity, text)
+
+    def keep_error(self, text: str) -> None:
+        """Keep what somebody has to act on, and is told by other means than the log."""
+        self._keep(Severity.ERROR, text)
+
+    def _keep(self, severity: Severity, text: str) -> None:
         event = Event(time_ns=time.time_ns(), severity=severity, text=text)
         self._events.appendleft(event)
         if self._kept is not None:

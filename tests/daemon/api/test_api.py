@@ -519,7 +519,11 @@ async def test_ledger_of_a_trigger() -> None:
         ("/api/v1/groups/bpm/readings?instrument=nobody", 404, "name one of bpm_000 ... bpm_004, or give its number"),
         ("/api/v1/groups/bpm/readings?instrument=5", 404, "0 to 4"),
         (f"/api/v1/groups/bpm/readings?instrument=1&start_ns={PERIOD_NS}&end_ns=5", 422, "is not before end_ns"),
-        (f"/api/v1/groups/bpm/readings?instrument=1&start_ns=1&end_ns={2**70}", 422, "end_ns: it does not fit into 64 bits"),
+        (
+            f"/api/v1/groups/bpm/readings?instrument=1&start_ns=1&end_ns={2**70}",
+            422,
+            "end_ns: it does not fit into 64 bits",
+        ),
         ("/api/v1/groups/bpm/ledger/77", 404, "group bpm has no trigger 77 in any run"),
         ("/api/v1/groups/bpm/ledger/77?run=3", 404, "in run 3"),
         ("/api/v1/groups/bpm/triggers/77", 404, "group bpm has no trigger 77 in any run"),
