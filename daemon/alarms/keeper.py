@@ -18,6 +18,9 @@ LOOK_EVERY_S = 1.0
 KEPT_EVERY_S = 30.0
 """What the board remembers changes with each look: of acknowledgements that ended, too, and up to when it looked."""
 
+LASTED_S = 10.0
+"""What lasted less is no event: at each start a daemon waits for its database, and for its instruments."""
+
 CLEARED_EVERY_S = 600.0
 """Time between two events that the same alarm went: one that comes and goes must not take the place of all others."""
 
@@ -58,6 +61,8 @@ class AlarmKeeper:
         """Judge the status as it is now. An alarm that went is an event: who comes later learns that it was there."""
         self._board.update(self._status())
         for alarm in self._board.take_cleared():
+            if alarm.lasted_s < LASTED_S:
+                continue
             text = f"alarm cleared after {lasting(alarm.lasted_s)}: {alarm.text}"
             self._events.info_seldom(f"alarm {alarm.key}", text, CLEARED_EVERY_S)
 
