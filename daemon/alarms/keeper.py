@@ -21,8 +21,10 @@ KEPT_EVERY_S = 30.0
 LASTED_S = 10.0
 """What lasted less is no event: at each start a daemon waits for its database, and for its instruments."""
 
+LONG_S = 60.0
 CLEARED_EVERY_S = 600.0
-"""Time between two events that the same alarm went: one that comes and goes must not take the place of all others."""
+"""Time between two events that the same alarm went, where it lasted less than `LONG_S`: one that comes and goes must
+not take the place of all others."""
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +66,8 @@ class AlarmKeeper:
             if alarm.lasted_s < LASTED_S:
                 continue
             text = f"alarm cleared after {lasting(alarm.lasted_s)}: {alarm.text}"
-            self._events.info_seldom(f"alarm {alarm.key}", text, CLEARED_EVERY_S)
+            every_s = CLEARED_EVERY_S if alarm.lasted_s < LONG_S else 0.0
+            self._events.info_seldom(f"alarm {alarm.key}", text, every_s)
 
     def statuses(self) -> list[AlarmStatus]:
         """The alarms in force, as of the last look."""
