@@ -85,7 +85,7 @@ def _translated(error: MySQLError, target: str, otherwise: type[StoreError]) -> 
     number = number_of(error)
     if number in CLIENT or number == 0:
         return StoreUnavailable(f"{target} is not reachable: {one_line(error)}")
-    if number in TEMPORARY or number in LOGIN:
+    if is_passing(error):
         return StoreUnavailable(f"{target} cannot do it now: {one_line(error)} ({number})")
     if otherwise is BatchRejected:
         return refusals.rejected(target, one_line(error), number, values=VALUES)
