@@ -1,0 +1,1 @@
+"""Conditions by global tag: what each database implements (`base`)."""

@@ -1,0 +1,106 @@
+"""What may be attached to a list of a tag, by the tag's status; and how a refusal is said.
+
+The rules are those of the reference conditions database, as they are meant (docs/conditions.md names where it does
+otherwise).
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from schemas.conditions.intervals import END, Key, TagStatus
+from schemas.conditions.timeline import Breakpoint
+
+
+class RefusalKind(StrEnum):
+    """Why an order is refused."""
+
+    UNKNOWN = "unknown"  # what it names is not there
+    EXISTS = "exists"  # the name is taken
+    CONFLICT = "conflict"  # it does not fit what is there
+    STATUS = "status"  # the tag's status does not permit it
+    INVALID = "invalid"  # it is wrong by itself
+
+
+class ConditionsRefused(Exception):
+    """An order is not obeyed, and has changed nothing: the field, what is wrong, and the fix, each in a few words."""
+
+    def __init__(self, kind: RefusalKind, field: str, problem: str, fix: str) -> None:
+        super().__init__(f"{field}: {problem}; {fix}")
+        self.kind, self.field, self.problem, self.fix = kind, field, problem, fix
+
+
+def check_attach(
+    status: TagStatus | None,
+    start: Key,
+    end: Key,
+    *,
+    before: Breakpoint | None,
+    within: Sequence[Breakpoint],
+    newest: Breakpoint | None,
+) -> None:
+    """See that an interval may be attached.
+
+    Args:
+        status: of the tag that has the list; None if none has, which permits everything.
+        start: of the interval.
+        end: of the interval.
+        before: the last breakpoint with key < start.
+        within: all breakpoints with start <= key <= end, in order; those after the first that has a payload may lack.
+        newest: the last breakpoint of the list.
+
+    Raises:
+        ConditionsRefused: it may not.
+    """
+    if not start < end:
+        raise ConditionsRefused(
+            RefusalKind.INVALID, "major_iov_end", "the interval ends before it begins", "give an end after the start"
+        )
+    if status is TagStatus.FROZEN:
+        raise ConditionsRefused(
+            RefusalKind.STATUS, "global_tag", "it is frozen, for ever", "clone it and change the clone"
+        )
+    if status is not TagStatus.LOCKED:
+        return
+    extends = newest is not None and newest.id is not None and end == END and start > newest.key
+    if extends:
+        return
+    has_payload = [each for each in within if each.id is not None and each.key < end]
+    if (before is not None and before.id is not None and not _ends_at(start, within)) or has_payload:
+        raise ConditionsRefused(
+            RefusalKind.STATUS,
+            "major_iov",
+            "the global tag is locked, and has something valid within this interval",
+            "attach a newer open interval at the end, or clone the tag",
+        )
+
+
+def _ends_at(start: Key, within: Sequence[Breakpoint]) -> bool:
+    return bool(within) and within[0].key == start
+
+
+def check_changes_list_of(status: TagStatus | None, *, has_type: bool) -> None:
+    """See that a tag may get a list; has_type: it has one of the same type already.
+
+    Raises:
+        ConditionsRefused: it may not.
+    """
+    if status is TagStatus.FROZEN:
+        raise ConditionsRefused(
+            RefusalKind.STATUS, "global_tag", "it is frozen, for ever", "clone it and change the clone"
+        )
+    if status is TagStatus.LOCKED and has_type:
+        raise ConditionsRefused(
+            RefusalKind.STATUS, "payload_list", "the global tag is locked, and has a list of this type", "clone the tag"
+        )
+
+
+def check_status_change(old: TagStatus) -> None:
+    """See that a tag's status may change: a frozen one stays frozen.
+
+    Raises:
+        ConditionsRefused: it may not.
+    """
+    if old is TagStatus.FROZEN:
+        raise ConditionsRefused(
+            RefusalKind.STATUS, "status", "the global tag is frozen, for ever", "clone it and change the clone"
+        )
