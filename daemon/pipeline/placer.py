@@ -68,10 +68,14 @@ class Placer:
         chosen = to_place(last.block)
         aside = self._nothing if last.block.aside is None else last.block.aside[chosen]
         told = np.empty(0, ledger_dtype(self._group.size)) if last.told is None else last.told
+        late = last.readings - readings_in(last.block)  # the first ones: see `late_to_place`
+        compared = (aside.reason == AsideReason.DOUBTFUL) | (np.arange(len(aside.run)) < late)
         parts, doubles, left = [without(last.block, chosen)], 0, np.zeros(len(aside.run), bool)
         for run in np.union1d(aside.run, told["run"]).tolist():
             mine = np.flatnonzero(aside.run == run)
-            block, double, odd, other = await self._place(run, aside[mine], last.block, told[told["run"] == run])
+            block, double, odd, other = await self._place(
+                run, aside.readings[mine], last.block, told[told["run"] == run], compared=compared[mine]
+            )
             parts.append(block)
             doubles += int(np.count_nonzero(double))
             left[mine[odd | other]] = True
@@ -80,7 +84,7 @@ class Placer:
         block = merge(parts)
         placed = Placed(
             # The others were late, and count as set aside where they are that now.
-            aside=int(np.count_nonzero(~left)) - (last.readings - readings_in(last.block)),
+            aside=int(np.count_nonzero(~left)) - late,
             doubtful=int(np.count_nonzero(~left & (aside.reason == AsideReason.DOUBTFUL))),
             doubles=doubles,
             triggers=block.triggers - last.block.triggers,
@@ -89,33 +93,35 @@ class Placer:
         return replace(last, block=block, readings=readings_in(block), placed=placed)
 
     async def _place(
-        self, run: int, aside: Aside, within: ClosedBlock, told: Array
+        self, run: int, aside: Array, within: ClosedBlock, told: Array, *, compared: Array
     ) -> tuple[ClosedBlock, Array, Array, Array]:
         """Place readings of one run.
 
-        within: the block that they are committed with, whose own rows are newer. told: see `Waiting`; of this run.
+        aside: the readings, record dtype, shape (n,). within: the block that they are committed with, whose own rows
+        are newer. told: see `Waiting`; of this run. compared: which are doubles only if the same is there; bool, shape
+        (n,).
 
         Returns the block to commit, and which readings are doubles, which are left since nothing proves that they
         belong there, and which since another reading is there: bool, shape (n,).
         """
-        triggers = np.union1d(aside.readings["trigger"], told["trigger"])
+        triggers = np.union1d(aside["trigger"], told["trigger"])
         # Before the database is asked: what is no dead letter any more by then is there.
         rejected = await self._read_rejected(run, triggers)
         rows = with_letters(await self._rows(run, triggers), run, rejected, self._clock.now())
         rows = with_rows_of(within, run, triggers, rows)
         # Assembly has put it there once, which may take more than its time to prove.
-        belong = np.isin(aside.readings["trigger"], told["trigger"])
-        block, double, odd = place(self._group, run, aside.readings, rows, self._clock.now(), belong=belong)
+        belong = np.isin(aside["trigger"], told["trigger"])
+        block, double, odd = place(self._group, run, aside, rows, self._clock.now(), belong=belong)
         if block.triggers:
             block.ledger["skipped"] = self._note_placed(run, block.ledger["trigger"], True)
         block = self._counted(run, block, rows, told)
         if block.triggers:
             block = await with_gaps(block, within, self._neighbours)
         # As the rows are with these: what was missing may make a trigger span more than a moment.
-        vague = are_vague(with_rows_of(block, run, triggers, rows), aside.readings)
-        other = double & ((aside.reason == AsideReason.DOUBTFUL) | vague)
+        vague = are_vague(with_rows_of(block, run, triggers, rows), aside)
+        other = double & (compared | vague)
         if other.any():
-            other[other] = ~await self._are_there(run, aside.readings[other], [*rejected, within, block])
+            other[other] = ~await self._are_there(run, aside[other], [*rejected, within, block])
         return block, double & ~other, odd, other
 
     async def _rows(self, run: int, triggers: Array) -> Array:

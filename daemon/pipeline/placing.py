@@ -61,12 +61,14 @@ def without(block: ClosedBlock, gone: Array) -> ClosedBlock:
 def late_to_place(block: ClosedBlock) -> ClosedBlock:
     """The block with what came late as readings to be placed, and without its revised rows.
 
-    Where the database has lost triggers that assembly remembers, what it says of them is not true any more.
+    Where the database has lost triggers that assembly remembers, what it says of them is not true any more. They come
+    before what the block sets aside: assembly has put them into the places that others may be doubtful about.
     """
     if not len(block.revised):
         return block
     late = Aside.of(block.late, block.revised["run"][block.late_of], AsideReason.OLDER)
-    return replace(_also_aside(block, late), late=block.late[:0], late_of=block.late_of[:0], revised=block.revised[:0])
+    aside = Aside.joined([late] if block.aside is None else [late, block.aside])
+    return replace(block, aside=aside, late=block.late[:0], late_of=block.late_of[:0], revised=block.revised[:0])
 
 
 def also_set_aside(block: ClosedBlock, readings: Array, reason: AsideReason) -> ClosedBlock:

@@ -41,6 +41,7 @@ class Mutant:
 
 
 UNFIT_GAPS = "commit gaps that cover what is committed"
+UNCOMPARED = "take what was late for a double of what is in its place without comparing them"
 
 MUTANTS = (
     Mutant(
@@ -468,6 +469,22 @@ MUTANTS = (
         text="            await self._rehearse([nothing_of(last.block)], [last])\n",
         to="            pass\n",
         plan="compared-while-the-database-fell-back",
+    ),
+    Mutant(
+        name="place what is doubtful before what was late",
+        file="daemon/pipeline/placing.py",
+        text="if block.aside is None else [late, block.aside])",
+        to="if block.aside is None else [block.aside, late])",
+        plan="late-behind-a-doubtful-one-of-its-block",
+        also=UNCOMPARED,
+    ),
+    Mutant(
+        name=UNCOMPARED,
+        file="daemon/pipeline/placer.py",
+        text=" | (np.arange(len(aside.run)) < late)\n",
+        to="\n",
+        plan="late-behind-a-doubtful-one-of-its-block",
+        also="place what is doubtful before what was late",
     ),
 )
 

@@ -333,6 +333,29 @@ async def test_a_late_reading_of_a_long_outage_is_not_stored_again(tmp_path: Pat
     assert np.count_nonzero((rows["run"] == 1) & (rows["instrument"] == 4)) == 1
 
 
+async def test_what_was_late_takes_its_place_before_what_is_doubtful(tmp_path: Path) -> None:
+    """From the journal the doubtful one of the same block took the place, and the late one passed for a double."""
+    store = MemoryStore({"bpm": GROUP})
+    real, other = epoch_7(make_block(GROUP, [(1, 4)])), epoch_7(make_block(GROUP, [(1, 4)]))
+    other["top_in"] += 1
+    async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
+        pipeline.receive(epoch_7(make_block(GROUP, [(1, i) for i in range(4)])))
+        await eventually(lambda: pipeline.figures().committed.triggers == 1)
+        store.fail_with(StoreUnavailable("away"))
+        column = pipeline.connect(spooled=False, session=7, first=5).column  # nobody knows what came before
+        pipeline.receive(join([real, other]), Origin.of(column, 5, 2))
+    store.fail_with(None)
+    async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
+        await eventually(lambda: not pipeline.figures().waiting.blocks)
+        (letter,) = pipeline._dead_letters.read_newest(2**20)
+        assert unaccounted(pipeline) == 0
+    rows = store._groups["bpm"].everything()
+    assert rows["top_in"][rows["instrument"] == 4].tolist() == real["top_in"].tolist()
+    assert letter.aside is not None
+    assert letter.aside.readings["top_in"].tolist() == other["top_in"].tolist()
+    assert letter.aside.reason.tolist() == [AsideReason.CONFLICT]
+
+
 async def test_counts_in_the_journals_last_blocks_reach_the_database(tmp_path: Path) -> None:
     store = MemoryStore({"bpm": GROUP})
     async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
