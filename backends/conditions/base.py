@@ -94,8 +94,8 @@ class ConditionsStore(Protocol):
     async def clone_tag(self, source: str, name: str) -> GlobalTag:
         """Make an unlocked tag that answers as another one does, in a time that follows from its types alone.
 
-        It has the author of the source, and lists of its own, which share their intervals with those of the source until
-        one of both is changed; the ids stay the same in both.
+        It has the author of the source, and lists of its own, which share their intervals with those of the source
+        until one of both is changed; the ids stay the same in both.
         Refused: the source is unknown, or the name is taken.
         """
 

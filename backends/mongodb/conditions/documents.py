@@ -162,7 +162,7 @@ def directory_in(data: bytes) -> Array:
 
 
 def tag_document(
-    id_: int, name: str, author: str, status: TagStatus, now_ns: int, lists: Sequence[StoredList] = ()
+    id_: int, name: str, *, author: str, status: TagStatus, now_ns: int, lists: Sequence[StoredList] = ()
 ) -> Document:
     """The document of a new tag."""
     made: Document = {

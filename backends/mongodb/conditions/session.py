@@ -126,7 +126,6 @@ class Session:
         *,
         ordered: bool,
     ) -> Document:
+        options: Document = {field: list(items), "ordered": ordered, "writeConcern": dict(concern or self.concern)}
         with pymongo.timeout(self.timeout_s):
-            return await self.database.command(
-                command, name, **{field: list(items)}, ordered=ordered, writeConcern=dict(concern or self.concern)
-            )
+            return await self.database.command({command: name, **options})

@@ -198,7 +198,9 @@ class MongodbConditionsStore:
         """Add a tag without lists."""
         async with self._turn() as turn:
             await _see_free_name(turn.session, name)
-            made = tag_document(await self._new_id(turn, "tag"), name, author, status, time.time_ns())
+            made = tag_document(
+                await self._new_id(turn, "tag"), name, author=author, status=status, now_ns=time.time_ns()
+            )
             await turn.commit([inserted(TAGS, made)])
         return tag_of(made)
 
@@ -243,7 +245,9 @@ class MongodbConditionsStore:
                 for each in shared
             ]
             id_ = await self._new_id(turn, "tag")
-            made = tag_document(id_, name, found["author"], TagStatus.UNLOCKED, now_ns, lists)
+            made = tag_document(
+                id_, name, author=found["author"], status=TagStatus.UNLOCKED, now_ns=now_ns, lists=lists
+            )
             await turn.commit([inserted(TAGS, made), *(inserted(LISTS, each.document()) for each in lists)])
         return tag_of(made)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -234,15 +234,14 @@ class Player:
                     assert {cells[k] for k in changed} <= {cells[-1]}
                     assert changed == list(range(CELLS - len(changed), CELLS))
 
-    async def _obeyed(self, order: Any, *, permitted: bool, kind: RefusalKind) -> bool:
-        try:
+    async def _obeyed(self, order: Awaitable[object], *, permitted: bool, kind: RefusalKind) -> bool:
+        if permitted:
             await order
-        except ConditionsRefused as refusal:
-            assert not permitted, refusal
-            assert refusal.kind is kind
-            return False
-        assert permitted
-        return True
+        else:
+            with pytest.raises(ConditionsRefused) as refusal:
+                await order
+            assert refusal.value.kind is kind
+        return permitted
 
     async def _add_tag(self) -> None:
         tag = f"{self._prefix}{next(self._names)}"
