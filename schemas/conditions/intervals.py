@@ -14,6 +14,8 @@ import numpy as np
 from schemas.readings import Array
 
 LARGEST = 2**63 - 1
+NAME_MOST, URL_MOST = 255, 2_048
+"""Characters that a name, an author or a checksum may have; and a URL."""
 KEY_DTYPE = np.dtype([("major", "<i8"), ("minor", "<i8")])
 
 

@@ -7,7 +7,7 @@ otherwise).
 from collections.abc import Sequence
 from enum import StrEnum
 
-from schemas.conditions.intervals import END, LARGEST, Key, NewInterval, TagStatus
+from schemas.conditions.intervals import END, LARGEST, NAME_MOST, URL_MOST, Key, NewInterval, TagStatus
 from schemas.conditions.timeline import Breakpoint
 
 
@@ -56,14 +56,33 @@ def check_interval(interval: NewInterval) -> None:
             is negative.
     """
     check_span(interval.start, interval.end)
-    for field, text in (("payload_url", interval.url), ("checksum", interval.checksum)):
-        if "\0" in text or (not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text)):
-            raise ConditionsRefused(
-                RefusalKind.INVALID, field, "it has a character that no database stores", "leave out NUL and surrogates"
-            )
+    _check_text("payload_url", interval.url, URL_MOST)
+    _check_text("checksum", interval.checksum, NAME_MOST)
     if interval.size is not None and not 0 <= interval.size <= LARGEST:
         raise ConditionsRefused(
             RefusalKind.INVALID, "size", f"{interval.size} is no size in bytes", "give 0 to 2^63 - 1, or nothing"
+        )
+
+
+def check_name(field: str, name: str) -> None:
+    """See that something may be called so.
+
+    Raises:
+        ConditionsRefused: the name is empty, too long, or cannot be stored.
+    """
+    if not name:
+        raise ConditionsRefused(RefusalKind.INVALID, field, "it has no name", "give one")
+    _check_text(field, name, NAME_MOST)
+
+
+def _check_text(field: str, text: str, most: int) -> None:
+    if "\0" in text or (not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text)):
+        raise ConditionsRefused(
+            RefusalKind.INVALID, field, "it has a character that no database stores", "leave out NUL and surrogates"
+        )
+    if len(text) > most:
+        raise ConditionsRefused(
+            RefusalKind.INVALID, field, f"it has {len(text):,} characters", f"give at most {most:,}"
         )
 
 
