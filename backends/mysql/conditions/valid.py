@@ -50,10 +50,10 @@ def statement(session: ConditionsSession, contents: Sequence[int], key: Key) -> 
     before = _grouped(session, contents, "MAX(major) AS major", f"major < {major}")
     after = _grouped(session, contents, "MIN(minor) AS minor", f"major = {major} AND minor > {minor}")
     beyond = _grouped(session, contents, "MIN(major) AS major", f"major > {major}")
+    is_last = f"b.major = a.major AND b.minor = ({_minor(session, 'DESC')})"
     parts = (
         f"SELECT {HERE}, b.content, {columns} FROM ({here}) a {join} AND b.major = {major} AND b.minor = a.minor",
-        f"SELECT {BEFORE}, b.content, {columns} FROM ({before}) a {join} AND b.major = a.major"
-        f" AND b.minor = ({_minor(session, 'DESC')})",
+        f"SELECT {BEFORE}, b.content, {columns} FROM ({before}) a {join} AND {is_last}",
         f"SELECT {AFTER}, a.content, {major}, a.minor, {nothing} FROM ({after}) a",
         f"SELECT {BEYOND}, a.content, a.major, ({_minor(session, 'ASC')}), {nothing} FROM ({beyond}) a",
     )

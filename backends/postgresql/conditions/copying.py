@@ -57,7 +57,6 @@ def _texts(lines: str) -> tuple[list[str], list[str]]:
 def _unescaped(field: str) -> str:
     first, *rest = field.split("\\")
     whole, parts = [first], iter(rest)
-    for part in parts:
-        # Nothing between two backslashes: the second one stands for itself.
-        whole.append(ESCAPES.get(part[0], part[0]) + part[1:] if part else "\\" + next(parts, ""))
+    # Nothing between two backslashes: the second one stands for itself.
+    whole += (ESCAPES.get(part[0], part[0]) + part[1:] if part else "\\" + next(parts, "") for part in parts)
     return "".join(whole)

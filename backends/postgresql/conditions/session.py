@@ -99,7 +99,7 @@ class PostgresqlConditionsSession(ConditionsSession):
 
     async def ends(self, points: Sequence[tuple[int, Key]]) -> Sequence[Key]:
         """Where the breakpoints behind these are."""
-        next_one = _neighbour(self, "major, minor", "p.content", "(p.major, p.minor)", ">", "ASC")
+        next_one = _after(self, "p.content", "(p.major, p.minor)")
         found = await self.fetch(
             "SELECT n.major, n.minor FROM unnest($1::int8[], $2::int8[], $3::int8[])"
             f" WITH ORDINALITY p(content, major, minor, number) LEFT JOIN LATERAL ({next_one}) n ON true"
@@ -117,18 +117,25 @@ class PostgresqlConditionsSession(ConditionsSession):
         return f"(major, minor) {sign} ({major}, {minor})"
 
 
-def _neighbour(session: ConditionsSession, columns: str, content: str, key: str, sign: str, order: str) -> str:
-    """The first breakpoint on one side of a key."""
+def _last(session: ConditionsSession, content: str, key: str) -> str:
+    """The last breakpoint at or before a key."""
     return (
-        f"SELECT {columns} FROM {session.breakpoints} WHERE content = {content} AND (major, minor) {sign} {key}"
-        f" ORDER BY major {order}, minor {order} LIMIT 1"
+        f"SELECT {', '.join(POINT)} FROM {session.breakpoints} WHERE content = {content} AND (major, minor) <= {key}"
+        " ORDER BY major DESC, minor DESC LIMIT 1"
+    )
+
+
+def _after(session: ConditionsSession, content: str, key: str) -> str:
+    """Where the first one behind a key is."""
+    return (
+        f"SELECT major, minor FROM {session.breakpoints} WHERE content = {content} AND (major, minor) > {key}"
+        " ORDER BY major, minor LIMIT 1"
     )
 
 
 def _valid_at(session: ConditionsSession) -> str:
     key = "($2::int8, $3::int8)"
-    last = _neighbour(session, ", ".join(POINT), "l.content", key, "<=", "DESC")
-    after = _neighbour(session, "major, minor", "l.content", key, ">", "ASC")
+    last, after = _last(session, "l.content", key), _after(session, "l.content", key)
     columns = ", ".join(f"b.{column}" for column in POINT)
     return (
         f"SELECT t.id, t.status, t.revision, l.id, y.name, {columns}, e.major, e.minor FROM {session.tags} t"
