@@ -7,7 +7,6 @@ from dataclasses import replace
 from backends.sql.conditions.locks import (
     changed,
     list_id,
-    lock_contents,
     lock_lists,
     lock_tag,
     release_contents,
@@ -216,7 +215,6 @@ async def remove_tag(session: ConditionsSession, name: str) -> None:
     id_, status = await lock_tag(session, name)
     check_removal(status)
     contents = [row[0] for row in await session.fetch(f"SELECT content FROM {session.lists} WHERE tag = $1", id_)]
-    await lock_contents(session, contents)
     await session.run(f"DELETE FROM {session.lists} WHERE tag = $1", id_)
     await session.run(f"DELETE FROM {session.tags} WHERE id = $1", id_)
     await release_contents(session, contents)

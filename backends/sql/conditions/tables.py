@@ -56,12 +56,12 @@ def conditions_tables(schema: str) -> ConditionsTables:
         _id(),
         sa.Column("type", sa.BigInteger, sa.ForeignKey(types.c.id), nullable=False, index=True),
         sa.Column("tag", sa.BigInteger, sa.ForeignKey(tags.c.id), nullable=True),
-        sa.Column("content", sa.BigInteger, sa.ForeignKey(contents.c.id), nullable=False, index=True),
+        # No foreign key: a clone would lock contents in another order than those who change them.
+        sa.Column("content", sa.BigInteger, nullable=False, index=True),
         _number("created_ns"),
         sa.UniqueConstraint("tag", "type"),
     )
-    # No foreign key to contents: it would be looked up for each of many rows, under a lock of the content's row that
-    # whoever writes has anyway.
+    # No foreign key here either: it would be looked up for each of many rows.
     breakpoints = table(
         "breakpoints",
         *(sa.Column(name, sa.BigInteger, primary_key=True, autoincrement=False) for name in ("content", *POINT[:2])),

@@ -41,14 +41,19 @@ Make = Callable[[], ConditionsStore]
 
 
 @pytest.fixture(params=SERVERS)
-async def make(request: pytest.FixtureRequest, schema: str, tmp_path: Path) -> AsyncIterator[Make]:
-    """Makes stores of one kind in one schema, as several processes have them; the schema is dropped afterwards."""
+def dsn(request: pytest.FixtureRequest) -> str | None:
+    """Where a server is; None stands for memory. A server is started outside of the loop of a test."""
     fixture = SERVERS[request.param]
-    if fixture is None:
+    return None if fixture is None else str(request.getfixturevalue(fixture))
+
+
+@pytest.fixture
+async def make(dsn: str | None, schema: str, tmp_path: Path) -> AsyncIterator[Make]:
+    """Makes stores of one kind in one schema, as several processes have them; the schema is dropped afterwards."""
+    if dsn is None:
         memory = MemoryConditionsStore()
         yield lambda: memory
         return
-    dsn = request.getfixturevalue(fixture)
     async with AsyncExitStack() as stack:
 
         def open_one() -> ConditionsStore:

@@ -40,9 +40,14 @@ def sql_store(dsn: str | None, schema: str, state_dir: Path, connections: int = 
 
 
 @pytest.fixture(params=DSNS)
-async def make(request: pytest.FixtureRequest, schema: str, tmp_path: Path) -> AsyncIterator[Make]:
+def dsn(request: pytest.FixtureRequest) -> str:
+    """Where a server is, which is started outside of the loop of a test."""
+    return str(request.getfixturevalue(DSNS[request.param]))
+
+
+@pytest.fixture
+async def make(dsn: str, schema: str, tmp_path: Path) -> AsyncIterator[Make]:
     """Makes stores in one schema, which is dropped afterwards."""
-    dsn = request.getfixturevalue(DSNS[request.param])
     async with contextlib.AsyncExitStack() as stack:
 
         def open_one() -> SqlConditionsStore[Any]:
