@@ -48,6 +48,7 @@ class MysqlConditionsStore(SqlConditionsStore[MysqlConditionsSession]):
             if not check_columns(self._schema, self._tables, found, all_or_none=False):
                 for statement in self._statements(product_of(session.connection.version).backend):
                     await session.run(statement)
+            await session.run(f"INSERT IGNORE INTO {session.detaching} VALUES (1)")
 
     async def drop(self) -> None:
         """Remove the database."""

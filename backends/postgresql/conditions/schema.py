@@ -35,7 +35,7 @@ def _statements(schema: str, tables: ConditionsTables) -> list[str]:
         statements.append(str(CreateTable(table).compile(dialect=DIALECT)))
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
         statements += [str(CreateIndex(index).compile(dialect=DIALECT)) for index in indexes]
-    return statements
+    return [*statements, f"INSERT INTO {quoted(schema, tables.detaching.name)} VALUES (1)"]
 
 
 async def _see_may_create(connection: Connection, schema: str, target: str) -> None:

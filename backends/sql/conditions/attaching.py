@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from backends.sql.conditions.appending import append
-from backends.sql.conditions.locks import LockedList, changed, lock_contents, lock_lists, lock_tag, own_content
+from backends.sql.conditions.locks import LockedList, changed, lock_lists, lock_tag, own_content
 from backends.sql.conditions.reading import interval
 from backends.sql.conditions.session import ConditionsSession, Rows, placeholders
 from backends.sql.conditions.stretch import Change, Stretch, loose_row
@@ -120,18 +120,20 @@ async def _keep_loose(session: ConditionsSession, rows: Rows) -> None:
     if not rows:
         return
     ids = [row[0] for row in rows]
-    if await _held(session, "content", ids):
-        # Whoever detaches the same from the other one now has to be waited for: else nobody would keep it.
-        await lock_contents(session, sorted(await _held(session, "content", ids)))
-    held = await _held(session, "id", ids)
+    held = await _held(session, ids)
+    if held:
+        # Who detaches the same from the other list now has to be waited for, or neither of both would store it. This
+        # is the last lock that a transaction takes.
+        await session.fetch(f"SELECT id FROM {session.detaching} WHERE id = 1 FOR UPDATE")
+        held = await _held(session, ids)
     await session.insert_loose([row for row in rows if row[0] not in held])
 
 
-async def _held(session: ConditionsSession, column: str, ids: Sequence[int]) -> set[int]:
-    """Values of a column of breakpoints that have one of these ids."""
+async def _held(session: ConditionsSession, ids: Sequence[int]) -> set[int]:
+    """Those ids that a list has."""
     held: set[int] = set()
     for some in _parts(ids):
-        text = f"SELECT DISTINCT {column} FROM {session.breakpoints} WHERE id IN ({placeholders(len(some))})"
+        text = f"SELECT DISTINCT id FROM {session.breakpoints} WHERE id IN ({placeholders(len(some))})"
         held |= {row[0] for row in await session.fetch(text, *some)}
     return held
 

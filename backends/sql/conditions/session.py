@@ -63,9 +63,8 @@ class ConditionsSession(ABC):
 
     def __init__(self, tables: ConditionsTables) -> None:
         self._tables = tables
-        self.types, self.tags, self.contents, self.lists, self.breakpoints, self.loose = map(
-            self.quoted, (table.name for table in tables.all())
-        )
+        names = (self.quoted(table.name) for table in tables.all())
+        self.types, self.tags, self.contents, self.lists, self.breakpoints, self.loose, self.detaching = names
 
     # --- what a dialect has to have ------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 `types`, `tags` and `lists` are what they say. A list has a row in `contents`, which lists of clones share until one of
 them is changed; `breakpoints` are what a content holds: from a key on the payload of a row is valid, or nothing where
 `id` is NULL, up to the next one. `loose_intervals` are in no list, and have ends. A list's name is not stored: it is
-TYPE_ID.
+TYPE_ID. `detaching` has one row, which is there to be locked.
 """
 
 from dataclasses import dataclass
@@ -28,10 +28,11 @@ class ConditionsTables:
     lists: sa.Table
     breakpoints: sa.Table
     loose: sa.Table
+    detaching: sa.Table
 
     def all(self) -> tuple[sa.Table, ...]:
         """All of them, in the order in which they can be created."""
-        return (self.types, self.tags, self.contents, self.lists, self.breakpoints, self.loose)
+        return (self.types, self.tags, self.contents, self.lists, self.breakpoints, self.loose, self.detaching)
 
 
 def conditions_tables(schema: str) -> ConditionsTables:
@@ -76,7 +77,13 @@ def conditions_tables(schema: str) -> ConditionsTables:
         *map(_number, LOOSE[len(PAYLOAD) :]),
     )
     return ConditionsTables(
-        types=types, tags=tags, contents=contents, lists=lists, breakpoints=breakpoints, loose=loose
+        types=types,
+        tags=tags,
+        contents=contents,
+        lists=lists,
+        breakpoints=breakpoints,
+        loose=loose,
+        detaching=table("detaching", sa.Column("id", sa.BigInteger, primary_key=True, autoincrement=False)),
     )
 
 

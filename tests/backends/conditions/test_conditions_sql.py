@@ -195,7 +195,8 @@ async def test_bulk_is_as_one_by_one(seed: int, store: SqlConditionsStore[Any]) 
                     await memory.insert({name: columns([each])})
         assert await shown(store, names[store]) == await shown(memory, names[memory])
         if number % 8 == 7:
-            await store.clone_tag("a", f"clone{number}")
+            for which in names:
+                await which.clone_tag("a", f"clone{number}")
     free = [sorted((each.url, each.start, each.end) for each in await loose_of(which)) for which in names]
     assert free[0] == free[1]
     await see_nothing_left_over(store)
