@@ -23,7 +23,7 @@ async def create_or_check(connection: Connection, schema: str, tables: Condition
     check_version(connection.get_server_version(), target)
     async with connection.transaction():
         await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {lock_schema(schema)}")
-        if check_columns(schema, tables, await connection.fetch(COLUMNS, schema)):
+        if check_columns(schema, tables, map(tuple, await connection.fetch(COLUMNS, schema))):
             return
         await _see_may_create(connection, schema, target)
         await connection.execute(";".join(_statements(schema, tables)))

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from backends.postgresql.conditions.copying import copied_points
 from backends.postgresql.protocol.connection import Connection, give_back, roll_back
@@ -61,8 +61,7 @@ class PostgresqlConditionsSession(ConditionsSession):
     async def fetch(self, text: str, *values: Any) -> Rows:
         """The rows that a query finds."""
         async with self.in_time() as connection:
-            rows: Rows = await connection.fetch(text, *values)
-            return rows
+            return cast("Rows", await connection.fetch(text, *values))
 
     async def run(self, text: str, *values: Any) -> None:
         """Run a statement that gives no rows."""

@@ -2,13 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from backends.base import SchemaMismatch
 from backends.sql.conditions.tables import ConditionsTables
 
 
 def check_columns(
-    schema: str, tables: ConditionsTables, found: Iterable[Sequence[str]], *, all_or_none: bool = True
+    schema: str, tables: ConditionsTables, found: Iterable[Sequence[Any]], *, all_or_none: bool = True
 ) -> bool:
     """Whether all tables are there. found: pairs of a table and a column, of all that the schema has.
 
@@ -17,8 +18,8 @@ def check_columns(
             transaction (`all_or_none`).
     """
     there: defaultdict[str, set[str]] = defaultdict(set)
-    for table, column in found:
-        there[table].add(column)
+    for name, column in found:
+        there[name].add(column)
     missing = []
     for table in tables.all():
         columns = {column.name for column in table.c}

@@ -4,11 +4,11 @@ Every change of what a tag has holds the tag's row. A list in no tag is held by 
 changes it or stops to refer to it, so that how many lists share it is known.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from backends.base import StoreUnavailable
-from backends.sql.conditions.session import ConditionsSession, placeholders
+from backends.sql.conditions.session import ConditionsSession, Rows, placeholders
 from schemas.conditions.intervals import TagStatus
 from schemas.conditions.rules import unknown
 
@@ -98,10 +98,10 @@ async def lock_contents(session: ConditionsSession, contents: Collection[int]) -
     # A statement of its own: it sees what those did for whom the lock had to wait.
     text = f"SELECT content, COUNT(*) FROM {session.lists} WHERE content IN ({placeholders(len(contents))})"
     counted = await session.fetch(f"{text} GROUP BY content", *contents) if contents else ()
-    return dict.fromkeys(contents, 0) | dict(counted)
+    return dict.fromkeys(contents, 0) | {content: lists for content, lists in counted}  # noqa: C416 - rows, not pairs
 
 
-async def _lock(session: ConditionsSession, table: str, columns: str, ids: Collection[int]) -> Sequence[Sequence[int]]:
+async def _lock(session: ConditionsSession, table: str, columns: str, ids: Collection[int]) -> Rows:
     if not ids:
         return ()
     text = f"SELECT {columns} FROM {table} WHERE id IN ({placeholders(len(ids))}) ORDER BY id FOR UPDATE"
