@@ -32,10 +32,14 @@ class MysqlConditionsStore(SqlConditionsStore[MysqlConditionsSession]):
     def __init__(self, database: DatabaseConfig, *, schema: str, password: str | None, connections: int) -> None:
         assert database.dsn is not None
         self._address = address_of(database.dsn, password)
-        self._timeout_s = database.command_timeout_s
         self._schema = schema
         self._tables = conditions_tables(schema)
-        super().__init__(SESSION_DRIVER, target=self._address.target, connections=connections)
+        super().__init__(
+            SESSION_DRIVER,
+            target=self._address.target,
+            timeout_s=database.command_timeout_s,
+            connections=connections,
+        )
 
     async def create(self) -> None:
         """Create the database and the tables, or check those that are there.

@@ -36,7 +36,7 @@ class PostgresqlConditionsStore(SqlConditionsStore[PostgresqlConditionsSession])
         self, database: DatabaseConfig, *, schema: str, state_dir: Path, password: str | None, connections: int
     ) -> None:
         target = target_of(database.dsn) if database.dsn else "embedded PostgreSQL"
-        super().__init__(SESSION_DRIVER, target=target, connections=connections)
+        super().__init__(SESSION_DRIVER, target=target, timeout_s=database.command_timeout_s, connections=connections)
         self._database = database
         self._schema = schema
         self._password = password
@@ -54,14 +54,13 @@ class PostgresqlConditionsStore(SqlConditionsStore[PostgresqlConditionsSession])
             await session.run(f"DROP SCHEMA IF EXISTS {quoted(self._schema)} CASCADE")
 
     async def _connect(self) -> PostgresqlConditionsSession:
-        timeout_s = self._database.command_timeout_s
-        settings = SETTINGS | {"lock_timeout": str(math.ceil(1000 * timeout_s))}
+        settings = SETTINGS | {"lock_timeout": str(math.ceil(1000 * self._timeout_s))}
         with translated(self._target, otherwise=StoreUnavailable):
             connection = await asyncpg.connect(
-                self._dsn(), password=self._password, timeout=timeout_s, server_settings=settings
+                self._dsn(), password=self._password, timeout=self._timeout_s, server_settings=settings
             )
             await connection.execute(SYNCHRONOUS)
-        return PostgresqlConditionsSession(connection, self._schema, self._tables, timeout_s)
+        return PostgresqlConditionsSession(connection, self._schema, self._tables, self._timeout_s)
 
     def _dsn(self) -> str | None:
         if self._server is None:

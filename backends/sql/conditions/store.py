@@ -34,18 +34,20 @@ class SqlConditionsStore(ABC, Generic[S]):
     Args:
         driver: of the database.
         target: what messages call the server.
+        timeout_s: for making a connection, and for each of its calls.
         connections: most that there are.
     """
 
-    def __init__(self, driver: Driver[S], *, target: str, connections: int) -> None:
+    def __init__(self, driver: Driver[S], *, target: str, timeout_s: float, connections: int) -> None:
         self._driver = driver
         self._target = target
+        self._timeout_s = timeout_s
         self._turns = asyncio.Semaphore(connections)
         self._idle: list[S] = []
 
     @abstractmethod
     async def _connect(self) -> S:
-        """Make a connection; each of its calls is given up after its time."""
+        """Make a connection; each of its calls is given up after `timeout_s`."""
 
     @abstractmethod
     async def create(self) -> None:
@@ -230,7 +232,7 @@ class SqlConditionsStore(ABC, Generic[S]):
             session: S | None = None
             try:
                 with self._driver.translated(self._target), self._driver.login_refused():
-                    session = self._take_idle() or await self._connect()
+                    session = self._take_idle() or await self._connect_in_time()
                     yield session
             except ConditionsRefused:
                 assert session is not None
@@ -241,6 +243,11 @@ class SqlConditionsStore(ABC, Generic[S]):
                     session.terminate()
                 raise
             self._idle.append(session)
+
+    async def _connect_in_time(self) -> S:
+        # A driver's own limit may end with the network's part of it.
+        async with asyncio.timeout(self._timeout_s):
+            return await self._connect()
 
     def _take_idle(self) -> S | None:
         while self._idle:
