@@ -23,9 +23,15 @@ async def intervals(session: ConditionsSession, after_id: int, most: int) -> Seq
 
 
 async def _found(session: ConditionsSession, sign: str, id_: int, most: int) -> list[Interval]:
-    """Intervals whose id compares so, in lists or not; in one statement, since one may be detached meanwhile."""
+    rows = await session.fetch(found_text(session, sign, most), id_)
+    return await _with_ends(session, sorted(rows, key=lambda row: int(row[0]))[:most])
+
+
+def found_text(session: ConditionsSession, sign: str, most: int) -> str:
+    """Selects intervals whose id compares so with $1, in lists or not: at one moment, since one may be detached."""
     points, columns = session.breakpoints, ", ".join(f"x.{column}" for column in PAYLOAD)
-    few = f"WHERE id {sign} $1 ORDER BY id LIMIT $2"
+    # As a constant: the plan has to be one for a few.
+    few = f"WHERE id {sign} $1 ORDER BY id LIMIT {most}"
     # Lists of clones that share an interval have it under the same id; the one with the smallest id is named.
     held = (
         f"SELECT i.id, MIN(l.id) AS list FROM (SELECT DISTINCT id FROM {points} {few}) i"
@@ -37,8 +43,7 @@ async def _found(session: ConditionsSession, sign: str, id_: int, most: int) -> 
         f" JOIN {points} x ON x.content = l.content AND x.id = h.id"
     )
     loose = f"SELECT {', '.join(LOOSE)}, NULL, NULL, NULL FROM {session.loose} {few}"
-    rows = await session.fetch(f"({in_lists}) UNION ALL ({loose})", id_, most)
-    return await _with_ends(session, sorted(rows, key=lambda row: int(row[0]))[:most])
+    return f"({in_lists}) UNION ALL ({loose})"
 
 
 async def _with_ends(session: ConditionsSession, rows: Rows) -> list[Interval]:

@@ -17,6 +17,7 @@ from backends.kinds import KINDS
 from backends.memory.conditions import MemoryConditionsStore
 from backends.mysql.conditions.valid import statement
 from backends.postgresql.server.embedded import EmbeddedPostgresql
+from backends.sql.conditions.reading import found_text
 from backends.sql.conditions.store import SqlConditionsStore
 from backends.throwaway.base import ThrowawayServer
 from schemas.checking.dsn import Backend
@@ -306,6 +307,11 @@ async def test_postgresql_steps_into_the_key_of_each_list(postgresql_dsn: str, s
         assert "ROW(major, minor)" in each["Index Cond"]
         assert each["Actual Loops"] == 2
         assert each["Actual Rows"] <= 1
+    async with store._connected() as session:
+        text = found_text(session, ">", 25).replace("$1", "4000")
+        rows = await session.fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {text}")
+    for each in nodes(json.loads(rows[0][0])[0]["Plan"]):
+        assert each["Actual Rows"] * each["Actual Loops"] < 200, each
     await store.drop()
     await store.close()
 
