@@ -56,8 +56,8 @@ def check_interval(interval: NewInterval) -> None:
             is negative.
     """
     check_span(interval.start, interval.end)
-    _check_text("payload_url", interval.url, URL_MOST)
-    _check_text("checksum", interval.checksum, NAME_MOST)
+    check_text("payload_url", interval.url, URL_MOST)
+    check_text("checksum", interval.checksum, NAME_MOST)
     if interval.size is not None and not 0 <= interval.size <= LARGEST:
         raise ConditionsRefused(
             RefusalKind.INVALID, "size", f"{interval.size} is no size in bytes", "give 0 to 2^63 - 1, or nothing"
@@ -72,10 +72,15 @@ def check_name(field: str, name: str) -> None:
     """
     if not name:
         raise ConditionsRefused(RefusalKind.INVALID, field, "it has no name", "give one")
-    _check_text(field, name, NAME_MOST)
+    check_text(field, name, NAME_MOST)
 
 
-def _check_text(field: str, text: str, most: int) -> None:
+def check_text(field: str, text: str, most: int) -> None:
+    """See that a text can be stored.
+
+    Raises:
+        ConditionsRefused: it has more than `most` characters, or one that no database stores.
+    """
     if "\0" in text or (not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text)):
         raise ConditionsRefused(
             RefusalKind.INVALID, field, "it has a character that no database stores", "leave out NUL and surrogates"

@@ -55,20 +55,23 @@ def conditions_tables(schema: str) -> ConditionsTables:
     lists = table(
         "lists",
         _id(),
-        sa.Column("type", sa.BigInteger, sa.ForeignKey(types.c.id), nullable=False, index=True),
+        sa.Column("type", sa.BigInteger, sa.ForeignKey(types.c.id), nullable=False),
         sa.Column("tag", sa.BigInteger, sa.ForeignKey(tags.c.id), nullable=True),
         # No foreign key: a clone would lock contents in another order than those who change them.
-        sa.Column("content", sa.BigInteger, nullable=False, index=True),
+        sa.Column("content", sa.BigInteger, nullable=False),
         _number("created_ns"),
         sa.UniqueConstraint("tag", "type"),
+        sa.Index("lists_type", "type"),
+        sa.Index("lists_content", "content"),
     )
     # No foreign key here either: it would be looked up for each of many rows.
     breakpoints = table(
         "breakpoints",
         *(sa.Column(name, sa.BigInteger, primary_key=True, autoincrement=False) for name in ("content", *POINT[:2])),
-        # Not unique: copies of a content keep the ids.
-        sa.Column("id", sa.BigInteger, nullable=True, index=True),
+        sa.Column("id", sa.BigInteger, nullable=True),
         *_payload(),
+        # Not unique: copies of a content keep the ids.
+        sa.Index("breakpoints_id", "id"),
     )
     loose = table(
         "loose_intervals",

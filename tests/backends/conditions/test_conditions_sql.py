@@ -23,8 +23,22 @@ from backends.throwaway.base import ThrowawayServer
 from schemas.checking.dsn import Backend
 from schemas.conditions.intervals import KEY_DTYPE, Intervals, Key, NewInterval, TagStatus
 from schemas.conditions.line import Line, Point, texts
+from schemas.conditions.rules import RefusalKind
 from schemas.config import DatabaseConfig
-from tests.support.conditions import Span, add, bpm, columns, everything, held, key, new, shown, tag_with, valid
+from tests.support.conditions import (
+    Span,
+    add,
+    bpm,
+    columns,
+    everything,
+    held,
+    key,
+    new,
+    refused,
+    shown,
+    tag_with,
+    valid,
+)
 from tests.support.servers import installed, server_folder
 
 DSNS = {Backend.POSTGRESQL: "postgresql_dsn", Backend.MYSQL: "mariadb_dsn"}
@@ -268,6 +282,24 @@ async def test_texts_come_back_as_they_went_in(store: SqlConditionsStore[Any]) -
     for odd in ("x", "x ", "X", "é", "e", "a'b\\"):
         await store.add_tag(odd, TagStatus.UNLOCKED)
         assert (await store.tag(odd)).name == odd
+
+
+async def test_texts_that_no_column_holds_are_refused(store: SqlConditionsStore[Any]) -> None:
+    name = await bpm(store)
+    url = NewInterval(url="x" * 2049, start=key(0))
+    orders: list[tuple[str, Callable[[], Awaitable[object]]]] = [
+        ("payload_type", lambda: store.add_type("x" * 256)),
+        ("payload_type", lambda: store.add_type("")),
+        ("global_tag", lambda: store.add_tag("a\0", TagStatus.UNLOCKED)),
+        ("author", lambda: store.add_tag("b", TagStatus.UNLOCKED, "x" * 256)),
+        ("payload_url", lambda: store.add_interval(url)),
+        ("checksum", lambda: store.add_interval(NewInterval(url="", checksum="0" * 256, start=key(0)))),
+        (f"{name}[0].payload_url", lambda: store.insert({name: columns([url])})),
+    ]
+    for field, order in orders:
+        assert (await refused(store, RefusalKind.INVALID, order())).field == field
+    await store.add_type("x" * 255)
+    assert (await store.add_list("x" * 255)).name.startswith("x" * 255)
 
 
 async def test_no_id_is_taken_twice(store: SqlConditionsStore[Any], make: Make) -> None:
