@@ -37,10 +37,11 @@ def found_text(session: ConditionsSession, sign: str, most: int) -> str:
         f"SELECT i.id, MIN(l.id) AS list FROM (SELECT DISTINCT id FROM {points} {few}) i"
         f" JOIN {points} x ON x.id = i.id JOIN {session.lists} l ON l.content = x.content GROUP BY i.id"
     )
+    # The sum keeps a planner that has no statistics from reading all of a content.
     in_lists = (
         f"SELECT {columns}, x.major, x.minor, NULL, NULL, x.content, l.id, y.name FROM ({held}) h"
         f" JOIN {session.lists} l ON l.id = h.list JOIN {session.types} y ON y.id = l.type"
-        f" JOIN {points} x ON x.content = l.content AND x.id = h.id"
+        f" JOIN {points} x ON x.id = h.id AND x.content + 0 = l.content"
     )
     loose = f"SELECT {', '.join(LOOSE)}, NULL, NULL, NULL FROM {session.loose} {few}"
     return f"({in_lists}) UNION ALL ({loose})"

@@ -48,6 +48,15 @@ KILLS = 3
 Make = Callable[[], SqlConditionsStore[Any]]
 
 
+@contextlib.asynccontextmanager
+async def closing(store: SqlConditionsStore[Any]) -> AsyncIterator[SqlConditionsStore[Any]]:
+    """Close a store however a test ends."""
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
 def sql_store(dsn: str | None, schema: str, state_dir: Path, connections: int = 4) -> SqlConditionsStore[Any]:
     made = open_conditions_store(DatabaseConfig(dsn=dsn), schema=schema, state_dir=state_dir, connections=connections)
     assert isinstance(made, SqlConditionsStore)
@@ -386,39 +395,39 @@ async def rows_read(session: Any) -> int:
 
 
 async def test_a_killed_server_has_all_of_an_insert_or_nothing(own_server: ThrowawayServer, tmp_path: Path) -> None:
-    dsn = await asyncio.to_thread(own_server.start)
-    store = sql_store(dsn, "conditions", tmp_path)
-    await store.create()
-    names = await tag_with(store, "a", "bpm", "quad")
-    tried, acknowledged = 0, 0
-    for kill in range(KILLS):
+    async with closing(sql_store(await asyncio.to_thread(own_server.start), "conditions", tmp_path)) as store:
+        await store.create()
+        names = await tag_with(store, "a", "bpm", "quad")
+        tried = acknowledged = 0
+        for kill in range(KILLS):
+            under_way = asyncio.Event()
 
-        async def write() -> None:
-            nonlocal tried, acknowledged
-            while True:
-                tried += 1
-                at = tried * 100
-                await store.insert(
-                    {
-                        name: columns(new(f"n{tried}", at + k, None if k == 99 else at + k + 1) for k in range(100))
-                        for name in names
-                    }
-                )
-                acknowledged += 1
+            async def write(under_way: asyncio.Event) -> None:
+                nonlocal tried, acknowledged
+                while True:
+                    tried += 1
+                    await store.insert({name: columns(hundred(tried)) for name in names})
+                    acknowledged += 1
+                    under_way.set()
 
-        writing = asyncio.create_task(write())
-        await asyncio.sleep(0.3 + 0.11 * kill)
-        await asyncio.to_thread(own_server.kill)
-        with pytest.raises(StoreUnavailable):
-            await writing
-        await asyncio.to_thread(own_server.start)
-        counts = await whole_batches(store, names)
-        assert acknowledged <= counts <= tried
-        # The one whose answer was lost is there or not; the next one goes behind both.
-        acknowledged = counts
-    assert acknowledged > KILLS
-    await see_nothing_left_over(store)
-    await store.close()
+            writing = asyncio.create_task(write(under_way))
+            await asyncio.wait_for(under_way.wait(), 60)
+            await asyncio.sleep(0.01 * kill)
+            await asyncio.to_thread(own_server.kill)
+            with pytest.raises(StoreUnavailable):
+                await writing
+            await asyncio.to_thread(own_server.start)
+            there = await whole_batches(store, names)
+            # The one whose answer was lost is there or not; the next one goes behind both.
+            assert acknowledged <= there <= acknowledged + 1
+            acknowledged = there
+        await see_nothing_left_over(store)
+
+
+def hundred(number: int) -> Iterator[NewInterval]:
+    """A batch behind those before it; its last interval is open."""
+    at = 100 * number
+    return (new(f"n{number}", at + k, None if k == 99 else at + k + 1) for k in range(100))
 
 
 async def whole_batches(store: SqlConditionsStore[Any], names: Sequence[str]) -> int:
