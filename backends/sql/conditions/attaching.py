@@ -1,5 +1,6 @@
 """Intervals: stored, attached one by one or in bulk, and removed; what each call does within its transaction."""
 
+import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -92,17 +93,21 @@ async def _lock_loose(session: ConditionsSession, id_: int) -> Interval:
 
 
 async def _replayed(session: ConditionsSession, name: str, locked: LockedList, many: Intervals, now_ns: int) -> Stretch:
-    """Attach intervals one by one, in memory."""
+    """Attach intervals one by one, in memory; in a thread, since they may be many."""
     rows = rows_of(many)
     start, end = min(each.start for each in rows), max(each.end for each in rows)
     stretch = Stretch(await session.around(locked.content, start, end), locked.status)
+    await asyncio.to_thread(_replay, stretch, name, rows, now_ns)
+    return stretch
+
+
+def _replay(stretch: Stretch, name: str, rows: Sequence[NewInterval], now_ns: int) -> None:
     for number, new in enumerate(rows):
         try:
             check_interval(new)
             stretch.attach(point_of(new, stretch.take_id(), now_ns), new.end)
         except ConditionsRefused as refusal:
             raise refusal.within(f"{name}[{number}]") from None
-    return stretch
 
 
 async def _write(session: ConditionsSession, content: int, stretch: Stretch) -> None:

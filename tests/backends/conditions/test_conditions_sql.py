@@ -48,19 +48,25 @@ KILLS = 3
 Make = Callable[[], SqlConditionsStore[Any]]
 
 
-@contextlib.asynccontextmanager
-async def closing(store: SqlConditionsStore[Any]) -> AsyncIterator[SqlConditionsStore[Any]]:
-    """Close a store however a test ends."""
-    try:
-        yield store
-    finally:
-        await store.close()
+class Opened:
+    """Makes stores, which are closed however a test ends."""
+
+    def __init__(self, stack: contextlib.AsyncExitStack, state_dir: Path) -> None:
+        self._stack, self._state_dir = stack, state_dir
+
+    def __call__(self, dsn: str | None, schema: str = "conditions", timeout_s: float = 30) -> SqlConditionsStore[Any]:
+        store = open_conditions_store(
+            DatabaseConfig(dsn=dsn, command_timeout_s=timeout_s), schema=schema, state_dir=self._state_dir
+        )
+        assert isinstance(store, SqlConditionsStore)
+        self._stack.push_async_callback(store.close)
+        return store
 
 
-def sql_store(dsn: str | None, schema: str, state_dir: Path, connections: int = 4) -> SqlConditionsStore[Any]:
-    made = open_conditions_store(DatabaseConfig(dsn=dsn), schema=schema, state_dir=state_dir, connections=connections)
-    assert isinstance(made, SqlConditionsStore)
-    return made
+@pytest.fixture
+async def opened(state_dir: Path) -> AsyncIterator[Opened]:
+    async with contextlib.AsyncExitStack() as stack:
+        yield Opened(stack, state_dir)
 
 
 @pytest.fixture(params=DSNS)
@@ -70,17 +76,10 @@ def dsn(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def make(dsn: str, schema: str, tmp_path: Path) -> AsyncIterator[Make]:
+async def make(dsn: str, schema: str, opened: Opened) -> AsyncIterator[Make]:
     """Makes stores in one schema, which is dropped afterwards."""
-    async with contextlib.AsyncExitStack() as stack:
-
-        def open_one() -> SqlConditionsStore[Any]:
-            store = sql_store(dsn, schema, tmp_path)
-            stack.push_async_callback(store.close)
-            return store
-
-        stack.push_async_callback(open_one().drop)
-        yield open_one
+    yield lambda: opened(dsn, schema)
+    await opened(dsn, schema).drop()
 
 
 @pytest.fixture
@@ -331,8 +330,8 @@ async def test_no_id_is_taken_twice(store: SqlConditionsStore[Any], make: Make) 
 # --- plans -----------------------------------------------------------------------------------------------------------
 
 
-async def test_postgresql_steps_into_the_key_of_each_list(postgresql_dsn: str, schema: str, tmp_path: Path) -> None:
-    store = sql_store(postgresql_dsn, schema, tmp_path)
+async def test_postgresql_steps_into_the_key_of_each_list(postgresql_dsn: str, schema: str, opened: Opened) -> None:
+    store = opened(postgresql_dsn, schema)
     await store.create()
     names = await tag_with(store, "a", "bpm", "quad")
     # No ANALYZE has seen them.
@@ -354,7 +353,6 @@ async def test_postgresql_steps_into_the_key_of_each_list(postgresql_dsn: str, s
     for each in nodes(json.loads(rows[0][0])[0]["Plan"]):
         assert each["Actual Rows"] * each["Actual Loops"] < 200, each
     await store.drop()
-    await store.close()
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -363,8 +361,8 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from nodes(each)
 
 
-async def test_mariadb_reads_a_few_rows_of_each_list(mariadb_dsn: str, schema: str, tmp_path: Path) -> None:
-    store, at = sql_store(mariadb_dsn, schema, tmp_path), Key(0, 24_000)
+async def test_mariadb_reads_a_few_rows_of_each_list(mariadb_dsn: str, schema: str, opened: Opened) -> None:
+    store, at = opened(mariadb_dsn, schema), Key(0, 24_000)
     await store.create()
     names = await tag_with(store, "a", "bpm", "quad")
     await store.insert(dict.fromkeys(names, many(5_000)))
@@ -384,7 +382,6 @@ async def test_mariadb_reads_a_few_rows_of_each_list(mariadb_dsn: str, schema: s
             await ask()
             assert await rows_read(session) - before < 100
     await store.drop()
-    await store.close()
 
 
 async def rows_read(session: Any) -> int:
@@ -394,34 +391,34 @@ async def rows_read(session: Any) -> int:
 # --- servers ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_killed_server_has_all_of_an_insert_or_nothing(own_server: ThrowawayServer, tmp_path: Path) -> None:
-    async with closing(sql_store(await asyncio.to_thread(own_server.start), "conditions", tmp_path)) as store:
-        await store.create()
-        names = await tag_with(store, "a", "bpm", "quad")
-        tried = acknowledged = 0
-        for kill in range(KILLS):
-            under_way = asyncio.Event()
+async def test_a_killed_server_has_all_of_an_insert_or_nothing(own_server: ThrowawayServer, opened: Opened) -> None:
+    store = opened(await asyncio.to_thread(own_server.start))
+    await store.create()
+    names = await tag_with(store, "a", "bpm", "quad")
+    tried = acknowledged = 0
+    for kill in range(KILLS):
+        under_way = asyncio.Event()
 
-            async def write(under_way: asyncio.Event) -> None:
-                nonlocal tried, acknowledged
-                while True:
-                    tried += 1
-                    await store.insert({name: columns(hundred(tried)) for name in names})
-                    acknowledged += 1
-                    under_way.set()
+        async def write(under_way: asyncio.Event) -> None:
+            nonlocal tried, acknowledged
+            while True:
+                tried += 1
+                await store.insert({name: columns(hundred(tried)) for name in names})
+                acknowledged += 1
+                under_way.set()
 
-            writing = asyncio.create_task(write(under_way))
-            await asyncio.wait_for(under_way.wait(), 60)
-            await asyncio.sleep(0.01 * kill)
-            await asyncio.to_thread(own_server.kill)
-            with pytest.raises(StoreUnavailable):
-                await writing
-            await asyncio.to_thread(own_server.start)
-            there = await whole_batches(store, names)
-            # The one whose answer was lost is there or not; the next one goes behind both.
-            assert acknowledged <= there <= acknowledged + 1
-            acknowledged = there
-        await see_nothing_left_over(store)
+        writing = asyncio.create_task(write(under_way))
+        await asyncio.wait_for(under_way.wait(), 60)
+        await asyncio.sleep(0.01 * kill)
+        await asyncio.to_thread(own_server.kill)
+        with pytest.raises(StoreUnavailable):
+            await writing
+        await asyncio.to_thread(own_server.start)
+        there = await whole_batches(store, names)
+        # The one whose answer was lost is there or not; the next one goes behind both.
+        assert acknowledged <= there <= acknowledged + 1
+        acknowledged = there
+    await see_nothing_left_over(store)
 
 
 def hundred(number: int) -> Iterator[NewInterval]:
@@ -439,8 +436,8 @@ async def whole_batches(store: SqlConditionsStore[Any], names: Sequence[str]) ->
     return len(batches)
 
 
-async def test_a_store_outlives_its_server(own_server: ThrowawayServer, tmp_path: Path) -> None:
-    store = sql_store(await asyncio.to_thread(own_server.start), "conditions", tmp_path)
+async def test_a_store_outlives_its_server(own_server: ThrowawayServer, opened: Opened) -> None:
+    store = opened(await asyncio.to_thread(own_server.start))
     await store.create()
     name = await bpm(store, ("x", 0, 10))
     await asyncio.gather(*(store.revisions() for _ in range(8)))
@@ -456,12 +453,11 @@ async def test_a_store_outlives_its_server(own_server: ThrowawayServer, tmp_path
         await store.valid_at("a", key(0))
     await asyncio.to_thread(own_server.start)
     assert await valid(store, "a", 6) == {"bpm": "y"}
-    await store.close()
 
 
-async def test_a_server_that_does_not_answer_is_given_up(own_server: ThrowawayServer, tmp_path: Path) -> None:
+async def test_a_server_that_does_not_answer_is_given_up(own_server: ThrowawayServer, opened: Opened) -> None:
     dsn = await asyncio.to_thread(own_server.start)
-    store = open_conditions_store(DatabaseConfig(dsn=dsn, command_timeout_s=1), schema="conditions", state_dir=tmp_path)
+    store = opened(dsn, timeout_s=1)
     await store.create()
     await store.add_type("bpm")
     own_server.freeze()
@@ -470,7 +466,6 @@ async def test_a_server_that_does_not_answer_is_given_up(own_server: ThrowawaySe
             await ask()
     own_server.thaw()
     assert [each.name for each in await store.types()] == ["bpm"]
-    await store.close()
 
 
 async def test_tables_of_somebody_else_are_left_alone(store: SqlConditionsStore[Any], make: Make) -> None:
@@ -486,25 +481,23 @@ async def test_tables_of_somebody_else_are_left_alone(store: SqlConditionsStore[
     assert await everything(store) == before
 
 
-async def test_a_postgresql_session_is_named_and_durable(postgresql_dsn: str, schema: str, tmp_path: Path) -> None:
-    store = sql_store(postgresql_dsn, schema, tmp_path)
+async def test_a_postgresql_session_is_named_and_durable(postgresql_dsn: str, schema: str, opened: Opened) -> None:
+    store = opened(postgresql_dsn, schema)
     async with store._connected() as session:
         await session.run("CREATE ROLE hasty SUPERUSER LOGIN")
         await session.run("ALTER ROLE hasty SET synchronous_commit = off")
         await session.run("ALTER ROLE hasty SET default_transaction_isolation = 'serializable'")
-    hasty = sql_store(postgresql_dsn.replace("postgres@", "hasty@", 1), schema, tmp_path)
+    hasty = opened(postgresql_dsn.replace("postgres@", "hasty@", 1), schema)
     async with hasty._transaction() as session:
         shows = "SELECT current_setting(name) FROM unnest(ARRAY['application_name', 'synchronous_commit', $1]) name"
         found = [row[0] for row in await session.fetch(shows, "transaction_isolation")]
     assert found == ["triggerlog conditions", "on", "read committed"]
-    await hasty.close()
     async with store._connected() as session:
         await session.run("DROP ROLE hasty")
-    await store.close()
 
 
-async def test_without_a_dsn_the_embedded_server_has_to_run(state_dir: Path) -> None:
-    store = sql_store(None, "conditions", state_dir)
+async def test_without_a_dsn_the_embedded_server_has_to_run(opened: Opened, state_dir: Path) -> None:
+    store = opened(None)
     with pytest.raises(StoreUnavailable, match="does not run"):
         await store.create()
     server = EmbeddedPostgresql(state_dir)
@@ -512,5 +505,4 @@ async def test_without_a_dsn_the_embedded_server_has_to_run(state_dir: Path) -> 
     await store.create()
     await bpm(store, ("x", 0, 10))
     assert await valid(store, "a", 3) == {"bpm": "x"}
-    await store.close()
     await server.stop()
