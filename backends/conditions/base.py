@@ -49,7 +49,7 @@ class ConditionsStore(Protocol):
     # --- payload types, lists, tags --------------------------------------------------------------------------------
 
     async def add_type(self, name: str) -> PayloadType:
-        """Add a payload type. Refused: it is there."""
+        """Add a payload type. Refused: it is there, or `rules.check_name` does not permit the name."""
 
     async def types(self) -> Sequence[PayloadType]:
         """All payload types, by id."""
@@ -77,7 +77,7 @@ class ConditionsStore(Protocol):
         """
 
     async def add_tag(self, name: str, status: TagStatus, author: str = "") -> GlobalTag:
-        """Add a tag without lists. Refused: it is there."""
+        """Add a tag without lists. Refused: it is there, or `rules.check_tag` does not permit it."""
 
     async def tags(self) -> Sequence[GlobalTag]:
         """All tags, by id."""
@@ -96,7 +96,7 @@ class ConditionsStore(Protocol):
 
         It has the author of the source, and lists of its own, which share their intervals with those of the source
         until one of both is changed; the ids stay the same in both.
-        Refused: the source is unknown, or the name is taken.
+        Refused: the source is unknown, or the name is taken or not permitted.
         """
 
     async def remove_tag(self, name: str) -> None:

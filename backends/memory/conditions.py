@@ -27,9 +27,11 @@ from schemas.conditions.rules import (
     ConditionsRefused,
     check_changes_list_of,
     check_interval,
+    check_name,
     check_not_frozen,
     check_removal,
     check_status_change,
+    check_tag,
     exists,
     in_use,
     unknown,
@@ -96,6 +98,7 @@ class MemoryConditionsStore:
     async def add_type(self, name: str) -> PayloadType:
         """Add a payload type."""
         self._check()
+        check_name("payload_type", name)
         if name in self._types:
             raise exists("payload_type", name)
         self._types[name] = made = PayloadType(id=next(self._ids["type"]), name=name, created_ns=time.time_ns())
@@ -316,6 +319,7 @@ class MemoryConditionsStore:
         return made
 
     def _new_tag(self, name: str, status: TagStatus, author: str) -> _Tag:
+        check_tag(name, author)
         if name in self._tags:
             raise exists("global_tag", name)
         now_ns = time.time_ns()

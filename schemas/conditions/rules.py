@@ -75,6 +75,16 @@ def check_name(field: str, name: str) -> None:
     check_text(field, name, NAME_MOST)
 
 
+def check_tag(name: str, author: str) -> None:
+    """See that a global tag may be called so, and be by this author, who may be empty.
+
+    Raises:
+        ConditionsRefused: one of them cannot be stored.
+    """
+    check_name("global_tag", name)
+    check_text("author", author, NAME_MOST)
+
+
 def check_text(field: str, text: str, most: int) -> None:
     """See that a text can be stored.
 

@@ -62,9 +62,11 @@ from schemas.conditions.rules import (
     ConditionsRefused,
     check_changes_list_of,
     check_interval,
+    check_name,
     check_not_frozen,
     check_removal,
     check_status_change,
+    check_tag,
     exists,
     in_use,
     unknown,
@@ -121,6 +123,7 @@ class MongodbConditionsStore:
 
     async def add_type(self, name: str) -> PayloadType:
         """Add a payload type."""
+        check_name("payload_type", name)
         async with self._turn() as turn:
             if await turn.session.one(TYPES, name) is not None:
                 raise exists("payload_type", name)
@@ -196,6 +199,7 @@ class MongodbConditionsStore:
 
     async def add_tag(self, name: str, status: TagStatus, author: str = "") -> GlobalTag:
         """Add a tag without lists."""
+        check_tag(name, author)
         async with self._turn() as turn:
             await _see_free_name(turn.session, name)
             made = tag_document(
@@ -235,6 +239,7 @@ class MongodbConditionsStore:
         """Make an unlocked tag whose lists share their segments with those of another."""
         async with self._turn() as turn:
             found = await read_tag(turn.session, source)
+            check_tag(name, found["author"])
             await _see_free_name(turn.session, name)
             now_ns, shared = time.time_ns(), lists_of(found)
             await self._ids.reserve(turn.session, "list", len(shared))

@@ -18,6 +18,7 @@ same millisecond, or of one that takes it over while its owner wakes up, both ma
 
 import asyncio
 import logging
+import random
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -37,8 +38,8 @@ log = logging.getLogger(__name__)
 
 LAPSES_S = 20.0
 RENEW_S = 5.0
-LOOK_S = 0.003
-"""How often to look whether a turn that is waited for has come free."""
+LOOK_S = 0.005
+"""How often to look whether a turn that is waited for has come free, about."""
 WRITER = "writer"
 KINDS = ("insert", "update", "delete")
 """In this order: what moves is at both places for a moment, and never at none."""
@@ -155,9 +156,11 @@ class Turns:
     async def _take(self, session: Session, mark: str) -> None:
         deadline_s = asyncio.get_running_loop().time() + session.timeout_s
         mine = {"_id": WRITER, "owner": self._owner, "mark": mark, "renewed": 0}
-        while not await session.insert(TURN, [mine], UNJOURNALED):
+        while True:
             found = await session.one(TURN, WRITER)
             if found is None:
+                if await session.insert(TURN, [mine], UNJOURNALED):
+                    return
                 continue
             if self._is_abandoned(found) and await self._take_over(session, found["mark"], mark):
                 return
@@ -166,7 +169,7 @@ class Turns:
                     f"{session.target}: another process ({str(found['owner']).rpartition(':')[0]}) has been writing"
                     f" conditions for {session.timeout_s:g} s; try again"
                 )
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(random.uniform(0, 2 * LOOK_S))  # noqa: S311 - so that nobody always comes second
 
     async def _take_over(self, session: Session, old: str, mark: str) -> bool:
         mine = {"owner": self._owner, "mark": mark, "renewed": 0}

@@ -12,13 +12,13 @@ from backends.sql.conditions.locks import (
     release_contents,
 )
 from backends.sql.conditions.session import ConditionsSession
-from schemas.conditions.intervals import NAME_MOST, GlobalTag, PayloadList, PayloadType, TagRevision, TagStatus
+from schemas.conditions.intervals import GlobalTag, PayloadList, PayloadType, TagRevision, TagStatus
 from schemas.conditions.rules import (
     check_changes_list_of,
     check_name,
     check_removal,
     check_status_change,
-    check_text,
+    check_tag,
     exists,
     in_use,
     unknown,
@@ -127,8 +127,7 @@ async def attach_list(session: ConditionsSession, tag: str, name: str) -> Payloa
 
 async def add_tag(session: ConditionsSession, name: str, status: TagStatus, author: str) -> GlobalTag:
     """Add a tag without lists."""
-    check_name("global_tag", name)
-    check_text("author", author, NAME_MOST)
+    check_tag(name, author)
     now_ns = time.time_ns()
     id_ = await session.insert(
         "tags", name=name, author=author, status=str(status), revision=1, created_ns=now_ns, updated_ns=now_ns

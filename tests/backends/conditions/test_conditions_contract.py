@@ -174,6 +174,30 @@ async def test_tags(store: ConditionsStore) -> None:
         await refused(store, UNKNOWN, order)
 
 
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\0b", "\udcff"])
+async def test_names_that_cannot_be_stored(name: str, store: ConditionsStore) -> None:
+    await store.add_tag("a", TagStatus.UNLOCKED)
+    orders = (store.add_type(name), store.add_tag(name, TagStatus.UNLOCKED), store.clone_tag("a", name))
+    for order, field in zip(orders, ("payload_type", "global_tag", "global_tag"), strict=True):
+        assert (await refused(store, INVALID, order)).field == field
+    if name:
+        assert (await refused(store, INVALID, store.add_tag("b", TagStatus.UNLOCKED, name))).field == "author"
+
+
+async def test_names_are_taken_as_they_are(store: ConditionsStore) -> None:
+    names = ["x" * 255, "é", "e\u0301", " a", "a ", "a", "$a", "a.b", "b%_/?", "_", "1"]
+    for name in names:
+        await store.add_tag(name, TagStatus.UNLOCKED, name)
+        await store.add_type(name)
+        made = await store.attach_list(name, (await store.add_list(name)).name)
+        assert made.name == f"{name}_{made.id}"
+        await add(store, made.name, "u", 0, 5)
+    assert [each.name for each in await store.tags()] == [each.name for each in await store.types()] == names
+    for name in names:
+        assert await valid(store, name, 3) == {name: "u"}
+        assert (await store.tag(name)).author == name
+
+
 async def test_a_tag_has_one_list_of_a_type(store: ConditionsStore) -> None:
     name, other = await tag_with(store, "a", "bpm", "quad")
     assert dict(await store.tag_lists("a")) == {"bpm": name, "quad": other}
@@ -283,6 +307,8 @@ async def test_intervals_in_no_list(store: ConditionsStore) -> None:
         ({"checksum": "\ud800"}, "checksum"),
         ({"size": -1}, "size"),
         ({"size": 2**63}, "size"),
+        ({"url": "x" * 2049}, "payload_url"),
+        ({"checksum": "x" * 256}, "checksum"),
     ],
 )
 async def test_what_is_wrong_by_itself_is_not_stored(

@@ -22,8 +22,8 @@ from tests.support.conditions_model import CELLS, KEYS, TYPES, Model, ModelList,
 
 MORE = int(os.environ.get("TRIGGERLOG_SEQUENCES") or 1)
 """So many times as many sequences."""
-IN_MEMORY, IN_A_DATABASE = 1_000 * MORE, 25 * MORE
-MOST_ORDERS = 14
+IN_MEMORY, IN_A_DATABASE = 1_000 * MORE, 15 * MORE
+FEWEST_ORDERS, MOST_ORDERS = 4, 16
 SERVERS = ("postgresql", "mariadb", "mongodb")
 
 _small = st.integers(0, 7)
@@ -31,11 +31,10 @@ _spans = st.tuples(st.integers(0, CELLS - 1), st.integers(1, CELLS)).filter(lamb
 # An open interval of every second one: they are where locked tags and superseded ends matter.
 _extents = st.one_of(_spans, st.integers(0, CELLS - 1).map(lambda first: (first, CELLS)))
 _orders = st.one_of(
-    st.tuples(st.just("attach"), _small, _extents),
-    st.tuples(st.just("attach"), _small, _extents),
+    *[st.tuples(st.just("attach"), _small, _extents)] * 4,
     st.tuples(st.just("attach_again"), _small, _small),
     st.tuples(st.just("insert"), st.lists(st.tuples(_small, st.lists(_extents, max_size=4)), min_size=1, max_size=3)),
-    st.tuples(st.just("set_status"), _small, st.sampled_from(TagStatus)),
+    *[st.tuples(st.just("set_status"), _small, st.sampled_from(TagStatus))] * 2,
     st.tuples(st.just("clone"), _small),
     st.tuples(st.just("remove_tag"), _small),
     st.tuples(st.just("remove"), _small, _small),
@@ -43,7 +42,7 @@ _orders = st.one_of(
     st.tuples(st.just("add_list"), st.sampled_from(TYPES)),
     st.tuples(st.just("remove_list"), _small),
 )
-sequences = st.lists(_orders, min_size=1, max_size=MOST_ORDERS)
+sequences = st.lists(_orders, min_size=FEWEST_ORDERS, max_size=MOST_ORDERS)
 
 
 class Player:
@@ -293,8 +292,10 @@ def test_sequences_of_orders_in_memory() -> None:
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_sequences_of_orders_in_a_database(
-    server: str, request: pytest.FixtureRequest, schema: str, tmp_path: Path
+    server: str, request: pytest.FixtureRequest, schema: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # So that a list has several segments.
+    monkeypatch.setattr("backends.mongodb.conditions.segments.MOST_POINTS", 3)
     database = DatabaseConfig(dsn=request.getfixturevalue(f"{server}_dsn"))
     with asyncio.Runner() as runner:
         store = open_conditions_store(database, schema=schema, state_dir=tmp_path)
