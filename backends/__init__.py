@@ -5,7 +5,8 @@ and answers as structured arrays. Nothing here tries again, waits for its time, 
 
 Read in this order: `base` (what a store promises), `kinds` (one descriptor a database), `columns` (what all stores do
 with arrays), `sql` (what PostgreSQL and MariaDB share), then one database: `postgresql`, `mysql`, `mongodb`, `memory`.
-`visits` is the same once more for mock DIA visits; `throwaway` starts servers for tests, drills and benchmarks.
+`visits` is the same once more for mock DIA visits, and `conditions` for conditions by global tag; `throwaway` starts
+servers for tests, drills and benchmarks.
 """
 
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from schemas.config import DatabaseConfig
 from schemas.readings import InstrumentGroup
 
 if TYPE_CHECKING:
+    from backends.conditions.base import ConditionsStore
     from backends.visits.base import VisitStore
     from schemas.config.visits import VisitsConfig
 
@@ -108,5 +110,25 @@ def open_visit_store(
     found = KINDS[database.backend].implementation("visits")
     store: VisitStore = found.open_visit_store(
         database, visits, state_dir=state_dir, password=password, read_only=read_only
+    )
+    return store
+
+
+def open_conditions_store(
+    database: DatabaseConfig, *, schema: str, state_dir: Path, password: str | None = None, connections: int = 4
+) -> "ConditionsStore":
+    """Make the store of conditions of a database; `await store.create()` makes its tables.
+
+    Args:
+        database: where; without a DSN the embedded PostgreSQL under `state_dir`, which has to run already.
+        schema: that the conditions lie in; in MariaDB and MongoDB, the database.
+        state_dir: folder for what the daemon keeps.
+        password: for the DSN; it appears in no message.
+        connections: so many calls are under way at most; others wait for their turn.
+
+    """
+    found = KINDS[database.backend].implementation("conditions")
+    store: ConditionsStore = found.open_conditions_store(
+        database, schema=schema, state_dir=state_dir, password=password, connections=connections
     )
     return store

@@ -49,7 +49,7 @@ class ConditionsStore(Protocol):
     # --- payload types, lists, tags --------------------------------------------------------------------------------
 
     async def add_type(self, name: str) -> PayloadType:
-        """Add a payload type. Refused: it is there."""
+        """Add a payload type. Refused: it is there, or `rules.check_name` does not permit the name."""
 
     async def types(self) -> Sequence[PayloadType]:
         """All payload types, by id."""
@@ -72,11 +72,12 @@ class ConditionsStore(Protocol):
     async def attach_list(self, tag: str, name: str) -> PayloadList:
         """Give a list to a tag; a list of the same type that the tag had is in no tag afterwards.
 
+        Where the tag has just this list, nothing changes, its revision neither; the status has to permit it though.
         Refused: unknown, another tag has it, or the tag's status does not permit it.
         """
 
     async def add_tag(self, name: str, status: TagStatus, author: str = "") -> GlobalTag:
-        """Add a tag without lists. Refused: it is there."""
+        """Add a tag without lists. Refused: it is there, or `rules.check_tag` does not permit it."""
 
     async def tags(self) -> Sequence[GlobalTag]:
         """All tags, by id."""
@@ -88,13 +89,14 @@ class ConditionsStore(Protocol):
         """Name of a tag's list by type. Refused: unknown."""
 
     async def set_status(self, tag: str, status: TagStatus) -> GlobalTag:
-        """Change a tag's status. Refused: unknown, or it is frozen."""
+        """Change a tag's status; to the one that it has is no change. Refused: unknown, or it is frozen."""
 
     async def clone_tag(self, source: str, name: str) -> GlobalTag:
         """Make an unlocked tag that answers as another one does, in a time that follows from its types alone.
 
-        It has lists of its own, which share their intervals with those of the source until one of both is changed.
-        Refused: the source is unknown, or the name is taken.
+        It has the author of the source, and lists of its own, which share their intervals with those of the source
+        until one of both is changed; the ids stay the same in both.
+        Refused: the source is unknown, or the name is taken or not permitted.
         """
 
     async def remove_tag(self, name: str) -> None:
@@ -106,7 +108,7 @@ class ConditionsStore(Protocol):
     # --- intervals ---------------------------------------------------------------------------------------------------
 
     async def add_interval(self, interval: NewInterval) -> Interval:
-        """Store an interval that is in no list. Refused: it ends before it begins."""
+        """Store an interval that is in no list. Refused: `rules.check_interval` does not permit it."""
 
     async def interval(self, id: int) -> Interval:  # noqa: A002 - the field's name
         """One interval, in a list or not, with the end that holds now. Refused: unknown."""
@@ -117,12 +119,15 @@ class ConditionsStore(Protocol):
     async def attach_interval(self, name: str, id: int) -> Interval:  # noqa: A002 - the field's name
         """Attach an interval that is in no list to a list; see `schemas.conditions.timeline` for what else changes.
 
+        Intervals that are detached have the start and end that they had in the list, and are in no list, unless another
+        one, of a clone, still has them. What is split off has a new id, and else all that its interval had.
         Refused: unknown, a list has it already, or a rule does not permit it.
         """
 
     async def insert(self, intervals: Mapping[str, Intervals]) -> int:
         """Attach many new intervals, by name of the list, all or none, in their order; return how many.
 
+        The order is that of the mapping, and in each list that of the columns, which need not be that of the starts.
         The same rules hold as for each of them by itself. What comes later in a list trims what came before.
         `ids` and `inserted_ns` of what is given are not looked at.
         Refused: as `attach_interval`; the field says which list and which interval.
@@ -131,6 +136,7 @@ class ConditionsStore(Protocol):
     async def remove_interval(self, tag: str, type: str, start: Key, end: Key) -> None:  # noqa: A002 - the field's name
         """Remove the interval of a tag that has exactly this start and end; nothing is valid there then.
 
+        A list of another tag that shares it keeps it.
         Refused: unknown, or the tag is frozen.
         """
 

@@ -2,5 +2,6 @@
 
 A global tag has at most one payload list of each payload type. A list holds intervals of keys; each names a payload by
 its URL and checksum. The payloads themselves are elsewhere. Read `intervals` (keys, intervals, tags), then `timeline`
-(what attaching an interval changes), then `rules` (what the status of a tag permits).
+(what attaching an interval changes), then `rules` (what the status of a tag permits), then `line` (a list in memory, to
+which both are applied).
 """

@@ -14,6 +14,8 @@ import numpy as np
 from schemas.readings import Array
 
 LARGEST = 2**63 - 1
+NAME_MOST, URL_MOST = 255, 2_048
+"""Characters that a name, an author or a checksum may have; and a URL."""
 KEY_DTYPE = np.dtype([("major", "<i8"), ("minor", "<i8")])
 
 
@@ -40,11 +42,12 @@ class TagStatus(StrEnum):
 class Interval:
     """An interval and its payload.
 
-    id: unique in a database; the number that the REST contract gives.
+    id: the number that the REST contract gives. Lists that share an interval, since a tag was cloned, have it under the
+    same id; each may trim it in its own way.
     url: of the payload, relative to where the site keeps payloads.
     checksum: of the payload, in hexadecimal; may be empty.
     size: of the payload, in bytes; None where nobody said.
-    list: name of the payload list that has it, None if none has.
+    list: name of the payload list that has it, of the one with the smallest id where several do; None if none has.
     inserted_ns: when it was stored, ns since 1970-01-01 UTC.
     """
 

@@ -7,7 +7,7 @@ otherwise).
 from collections.abc import Sequence
 from enum import StrEnum
 
-from schemas.conditions.intervals import END, Key, TagStatus
+from schemas.conditions.intervals import END, LARGEST, NAME_MOST, URL_MOST, Key, NewInterval, TagStatus
 from schemas.conditions.timeline import Breakpoint
 
 
@@ -27,6 +27,99 @@ class ConditionsRefused(Exception):
     def __init__(self, kind: RefusalKind, field: str, problem: str, fix: str) -> None:
         super().__init__(f"{field}: {problem}; {fix}")
         self.kind, self.field, self.problem, self.fix = kind, field, problem, fix
+
+    def within(self, which: str) -> "ConditionsRefused":
+        """Say the same of one of many; which: of which, such as `bpm_1[17]`."""
+        return ConditionsRefused(self.kind, f"{which}.{self.field}", self.problem, self.fix)
+
+
+def unknown(field: str, name: object) -> ConditionsRefused:
+    """Nothing has this name, or id; field: what is named, such as `global_tag`."""
+    return ConditionsRefused(RefusalKind.UNKNOWN, field, f"{name} is not there", "name one that is, or add it first")
+
+
+def exists(field: str, name: str) -> ConditionsRefused:
+    """A name is taken; field: of what."""
+    return ConditionsRefused(RefusalKind.EXISTS, field, f"{name} already exists", "choose another name")
+
+
+def in_use(field: str, name: object, by: str) -> ConditionsRefused:
+    """What is named is part of something; by: of what, such as `global tag a`."""
+    return ConditionsRefused(RefusalKind.CONFLICT, field, f"{name} belongs to {by}", "take another one")
+
+
+def check_interval(interval: NewInterval) -> None:
+    """See that an interval may be stored.
+
+    Raises:
+        ConditionsRefused: a key is out of range, the end is not after the start, a text cannot be stored, or the size
+            is negative.
+    """
+    check_span(interval.start, interval.end)
+    check_text("payload_url", interval.url, URL_MOST)
+    check_text("checksum", interval.checksum, NAME_MOST)
+    if interval.size is not None and not 0 <= interval.size <= LARGEST:
+        raise ConditionsRefused(
+            RefusalKind.INVALID, "size", f"{interval.size} is no size in bytes", "give 0 to 2^63 - 1, or nothing"
+        )
+
+
+def check_name(field: str, name: str) -> None:
+    """See that something may be called so.
+
+    Raises:
+        ConditionsRefused: the name is empty, too long, or cannot be stored.
+    """
+    if not name:
+        raise ConditionsRefused(RefusalKind.INVALID, field, "it has no name", "give one")
+    check_text(field, name, NAME_MOST)
+
+
+def check_tag(name: str, author: str) -> None:
+    """See that a global tag may be called so, and be by this author, who may be empty.
+
+    Raises:
+        ConditionsRefused: one of them cannot be stored.
+    """
+    check_name("global_tag", name)
+    check_text("author", author, NAME_MOST)
+
+
+def check_text(field: str, text: str, most: int) -> None:
+    """See that a text can be stored.
+
+    Raises:
+        ConditionsRefused: it has more than `most` characters, or one that no database stores.
+    """
+    if "\0" in text or (not text.isascii() and any("\ud800" <= each <= "\udfff" for each in text)):
+        raise ConditionsRefused(
+            RefusalKind.INVALID, field, "it has a character that no database stores", "leave out NUL and surrogates"
+        )
+    if len(text) > most:
+        raise ConditionsRefused(
+            RefusalKind.INVALID, field, f"it has {len(text):,} characters", f"give at most {most:,}"
+        )
+
+
+def check_span(start: Key, end: Key) -> None:
+    """See that [start, end) is an interval of keys.
+
+    Raises:
+        ConditionsRefused: a key is out of range, or the end is not after the start.
+    """
+    for suffix, key in (("", start), ("_end", end)):
+        for name, number in zip(Key._fields, key, strict=True):
+            if not 0 <= number <= LARGEST:
+                raise ConditionsRefused(
+                    RefusalKind.INVALID,
+                    f"{name}_iov{suffix}",
+                    f"{number} is no key",
+                    "give an integer of 0 to 2^63 - 1",
+                )
+    if not start < end:
+        raise ConditionsRefused(
+            RefusalKind.INVALID, "major_iov_end", "the interval ends before it begins", "give an end after the start"
+        )
 
 
 def check_attach(
@@ -51,14 +144,8 @@ def check_attach(
     Raises:
         ConditionsRefused: it may not.
     """
-    if not start < end:
-        raise ConditionsRefused(
-            RefusalKind.INVALID, "major_iov_end", "the interval ends before it begins", "give an end after the start"
-        )
-    if status is TagStatus.FROZEN:
-        raise ConditionsRefused(
-            RefusalKind.STATUS, "global_tag", "it is frozen, for ever", "clone it and change the clone"
-        )
+    check_span(start, end)
+    check_not_frozen(status)
     if status is not TagStatus.LOCKED:
         return
     extends = newest is not None and newest.id is not None and end == END and start > newest.key
@@ -84,10 +171,7 @@ def check_changes_list_of(status: TagStatus | None, *, has_type: bool) -> None:
     Raises:
         ConditionsRefused: it may not.
     """
-    if status is TagStatus.FROZEN:
-        raise ConditionsRefused(
-            RefusalKind.STATUS, "global_tag", "it is frozen, for ever", "clone it and change the clone"
-        )
+    check_not_frozen(status)
     if status is TagStatus.LOCKED and has_type:
         raise ConditionsRefused(
             RefusalKind.STATUS, "payload_list", "the global tag is locked, and has a list of this type", "clone the tag"
@@ -103,4 +187,31 @@ def check_status_change(old: TagStatus) -> None:
     if old is TagStatus.FROZEN:
         raise ConditionsRefused(
             RefusalKind.STATUS, "status", "the global tag is frozen, for ever", "clone it and change the clone"
+        )
+
+
+def check_not_frozen(status: TagStatus | None) -> None:
+    """See that a tag's intervals may change at all.
+
+    Raises:
+        ConditionsRefused: they may not.
+    """
+    if status is TagStatus.FROZEN:
+        raise ConditionsRefused(
+            RefusalKind.STATUS, "global_tag", "it is frozen, for ever", "clone it and change the clone"
+        )
+
+
+def check_removal(status: TagStatus) -> None:
+    """See that a tag may be removed.
+
+    Raises:
+        ConditionsRefused: it is locked or frozen.
+    """
+    if status is not TagStatus.UNLOCKED:
+        raise ConditionsRefused(
+            RefusalKind.STATUS,
+            "global_tag",
+            f"it is {status}",
+            "unlock it first" if status is TagStatus.LOCKED else "keep it",
         )

@@ -19,6 +19,7 @@ class TestKind:
         for name in ("open_store", "schema_statements", "drop_schema", "terminal_of"):
             assert callable(getattr(found, name)), name
         assert callable(kind.implementation("visits").open_visit_store)
+        assert callable(kind.implementation("conditions").open_conditions_store)
 
     def test_its_throwaway_server_is_one(self, kind: DatabaseKind) -> None:
         module, name = kind.throwaway

@@ -23,6 +23,7 @@ CONTEXT.set_forkserver_preload(
         *("daemon.service", "daemon.tools.commands.run", "daemon.tools.simulate.command", "tests.support.forked"),
         *(kind.package for kind in KINDS.values()),
         "tests.support.visit_crash_process",
+        "tests.support.conditions_crash_process",
     ]
 )
 

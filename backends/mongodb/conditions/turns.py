@@ -1,0 +1,222 @@
+"""Orders one after the other, each of them whole: the turn of a writer, and what an order changes.
+
+Neither FerretDB nor a MongoDB without a replica set has transactions. What both do atomically is to insert a document
+under an `_id` that is free. So whoever changes something inserts the one document of the collection TURN first, and
+deletes it at the end; who finds it there waits. MongoDB also updates one document atomically, which FerretDB 1 does
+not; it is not needed while each writer stays in his turn.
+
+An order that changes one document is whole by itself. One that changes several is written into the document of the turn
+before it is applied: with that it has happened. Who finds a turn whose owner is gone takes it over, and applies its
+order once more, which changes nothing where it was applied already; then it is his. What an owner wrote before that
+(segments that nothing refers to) is not looked at by anybody.
+
+An owner is gone when he was a process of this machine that ended, or when his turn was the same for LAPSES_S: he renews
+it while a long order is prepared. One who only slept finds, when he writes his order down, that the turn is another's,
+and changes nothing. (FerretDB looks for the turn and then updates it. There, of two that take over one turn within the
+same millisecond, or of one that takes it over while its owner wakes up, both may believe to have it.)
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+from uuid import uuid4
+
+import bson
+
+from backends.base import StoreError, StoreUnavailable
+from backends.mongodb.conditions.segments import Document
+from backends.mongodb.conditions.session import TURN, UNJOURNALED, Session
+from backends.mongodb.server.owner import is_dead, new_owner
+from schemas.conditions.rules import ConditionsRefused
+
+log = logging.getLogger(__name__)
+
+LAPSES_S = 20.0
+RENEW_S = 5.0
+LOOK_S = 0.005
+"""How often to look whether a turn that is waited for has come free, about."""
+WRITER = "writer"
+KINDS = ("insert", "update", "delete")
+"""In this order: what moves is at both places for a moment, and never at none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """What happens to one document, so that doing it again changes nothing.
+
+    kind: one of KINDS. document: that is inserted, the filter of what is deleted, or the update statement.
+    """
+
+    kind: str
+    collection: str
+    document: Document
+
+
+def inserted(collection: str, document: Document) -> Change:
+    """Insert a document."""
+    return Change(kind="insert", collection=collection, document=document)
+
+
+def deleted(collection: str, id_: str) -> Change:
+    """Delete a document."""
+    return Change(kind="delete", collection=collection, document={"_id": id_})
+
+
+def edited(collection: str, id_: str, revision: int, fields: Document, gone: Sequence[str] = ()) -> Change:
+    """Set fields of a document and remove others, if it is of this revision; it is of the next one then."""
+    change: Document = {"$set": {**fields, "revision": bson.Int64(revision + 1)}}
+    if gone:
+        change["$unset"] = dict.fromkeys(gone, "")
+    statement = {"q": {"_id": id_, "revision": bson.Int64(revision)}, "u": change}
+    return Change(kind="update", collection=collection, document=statement)
+
+
+class Turn:
+    """The right to change something, once."""
+
+    def __init__(self, session: Session, mark: str) -> None:
+        self.session = session
+        self._mark = mark
+        self._renewed_s = asyncio.get_running_loop().time()
+
+    async def keep(self) -> None:
+        """Renew the turn where it is time; a long order does so after each of its steps.
+
+        Raises:
+            StoreUnavailable: somebody has taken it over.
+        """
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._renewed_s > RENEW_S:
+            await self._write({"$inc": {"renewed": 1}}, UNJOURNALED)
+            self._renewed_s = now_s
+
+    async def commit(self, changes: Sequence[Change]) -> None:
+        """Do all changes or none; once in a turn.
+
+        Raises:
+            StoreUnavailable: somebody has taken the turn over, and nothing was changed; or the database does not
+                answer, and the changes are made or not, but never some of them.
+        """
+        if len(changes) > 1:
+            order = bson.encode({"changes": [vars(change) for change in changes]})
+            await self._write({"$set": {"order": order}}, self.session.concern)
+        done = await apply(self.session, changes)
+        if len(changes) == 1 and not done:
+            raise self._taken_over()
+
+    async def _write(self, change: Document, concern: Mapping[str, Any]) -> None:
+        found = await self.session.update(TURN, [{"q": {"_id": WRITER, "mark": self._mark}, "u": change}], concern)
+        if not found:
+            raise self._taken_over()
+
+    def _taken_over(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"{self.session.target}: another process took over the writing, since this one was silent for too long"
+        )
+
+
+class Turns:
+    """The turns of one store; its own calls wait for each other here, and for those of other processes there."""
+
+    def __init__(self) -> None:
+        self._here = asyncio.Lock()
+        self._owner = new_owner()
+        self._seen: tuple[object, float] = (None, 0.0)
+
+    @asynccontextmanager
+    async def turn(self, session: Session) -> AsyncIterator[Turn]:
+        """Wait for a turn, and give it back at the end.
+
+        Raises:
+            StoreUnavailable: others have held it for as long as a command may take.
+        """
+        async with self._here:
+            mark = uuid4().hex
+            await self._take(session, mark)
+            try:
+                yield Turn(session, mark)
+            except ConditionsRefused:
+                await self._release(session, mark)
+                raise
+            # What fails otherwise may have happened in part: the turn stays, and whoever comes next completes it.
+            await self._release(session, mark)
+
+    async def complete_abandoned(self, session: Session) -> None:
+        """Complete an order whose owner is gone, if there is one."""
+        found = await session.one(TURN, WRITER)
+        if found is not None and self._is_abandoned(found) and not self._here.locked():
+            async with self.turn(session):
+                pass
+
+    async def _take(self, session: Session, mark: str) -> None:
+        deadline_s = asyncio.get_running_loop().time() + session.timeout_s
+        mine = {"_id": WRITER, "owner": self._owner, "mark": mark, "renewed": 0}
+        while True:
+            found = await session.one(TURN, WRITER)
+            if found is None:
+                if await session.insert(TURN, [mine], UNJOURNALED):
+                    return
+                continue
+            if self._is_abandoned(found) and await self._take_over(session, found["mark"], mark):
+                return
+            if asyncio.get_running_loop().time() > deadline_s:
+                raise StoreUnavailable(
+                    f"{session.target}: another process ({str(found['owner']).rpartition(':')[0]}) has been writing"
+                    f" conditions for {session.timeout_s:g} s; try again"
+                )
+            await asyncio.sleep(random.uniform(0, 2 * LOOK_S))  # noqa: S311 - so that nobody always comes second
+
+    async def _take_over(self, session: Session, old: str, mark: str) -> bool:
+        mine = {"owner": self._owner, "mark": mark, "renewed": 0}
+        await session.update(TURN, [{"q": {"_id": WRITER, "mark": old}, "u": {"$set": mine}}], UNJOURNALED)
+        found = await session.one(TURN, WRITER)
+        if found is None or found["mark"] != mark:
+            return False
+        if "order" in found:
+            await apply(session, [Change(**change) for change in bson.decode(found["order"])["changes"]])
+            # Before anything else changes, or it would be applied over that.
+            statement = {"q": {"_id": WRITER, "mark": mark}, "u": {"$unset": {"order": ""}}}
+            await session.update(TURN, [statement], session.concern)
+        return True
+
+    def _is_abandoned(self, found: Document) -> bool:
+        now_s = asyncio.get_running_loop().time()
+        state = (found["mark"], found["renewed"])
+        if state != self._seen[0]:
+            self._seen = state, now_s
+        # One of this store's own, since its calls wait for each other here.
+        return found["owner"] == self._owner or is_dead(found["owner"]) or now_s - self._seen[1] > LAPSES_S
+
+    async def _release(self, session: Session, mark: str) -> None:
+        try:
+            await session.delete(TURN, [{"_id": WRITER, "mark": mark}], UNJOURNALED)
+        except StoreError as error:
+            # The order has happened, or was refused. The next one finds that the turn was this store's.
+            log.debug("the turn of a writer is not given back: %s", error)
+
+
+async def apply(session: Session, changes: Sequence[Change]) -> int:
+    """Do what was not done yet; return how many documents were inserted, deleted, or found to be updated."""
+    done = 0
+    order = sorted(changes, key=lambda change: (KINDS.index(change.kind), change.collection))
+    for (kind, collection), some in groupby(order, key=lambda change: (change.kind, change.collection)):
+        documents = [change.document for change in some]
+        if kind == "insert":
+            done += await session.insert(collection, documents)
+        elif kind == "update":
+            done += await session.update(collection, [_pushed_down(each, session) for each in documents])
+        else:
+            done += await session.delete(collection, documents)
+    return done
+
+
+def _pushed_down(statement: Document, session: Session) -> Document:
+    """FerretDB 1 uses its index for an `_id` alone, and does not update atomically what it has found."""
+    if session.server.uses_indexes:
+        return statement
+    return {**statement, "q": {"_id": statement["q"]["_id"]}}

@@ -1,0 +1,178 @@
+"""A connection to a store of conditions: what the shared code needs of it, in SQL that every dialect here takes.
+
+Statements have their values as $1, $2, ...; each as often, and in whatever order, as the text needs.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from backends.sql.conditions.tables import LOOSE, POINT, ConditionsTables
+from schemas.conditions.intervals import END, KEY_DTYPE, Intervals, Key
+from schemas.readings import Array
+
+WRITE = "write"
+READ = "read"
+"""How a transaction begins: to change something; or to see everything as it is at one moment."""
+
+Rows = Sequence[Sequence[Any]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Points:
+    """Breakpoints of a list in columns of the same length n, in the order of their keys.
+
+    keys: KEY_DTYPE. ids: int64, 0 is a gap. urls, checksums: object arrays of str. sizes: int64, -1 where nobody said.
+    inserted_ns: int64.
+    """
+
+    keys: Array
+    ids: Array
+    urls: Array
+    checksums: Array
+    sizes: Array
+    inserted_ns: Array
+
+    def intervals(self) -> Intervals:
+        """The intervals, whose ends are where the next breakpoint is."""
+        ends = np.empty(len(self.keys), KEY_DTYPE)
+        ends[:-1] = self.keys[1:]
+        ends[-1:] = np.array([tuple(END)], KEY_DTYPE)
+        there = self.ids != 0
+        return Intervals(
+            ids=self.ids[there],
+            starts=self.keys[there],
+            ends=ends[there],
+            urls=self.urls[there],
+            checksums=self.checksums[there],
+            sizes=self.sizes[there],
+            inserted_ns=self.inserted_ns[there],
+        )
+
+
+class ConditionsSession(ABC):
+    """One connection, used by one caller at a time.
+
+    for_share: how a SELECT ends that lets others read, and not change, what it finds.
+    """
+
+    for_share: ClassVar[str]
+
+    def __init__(self, tables: ConditionsTables) -> None:
+        self._tables = tables
+        names = (self.quoted(table.name) for table in tables.all())
+        self.types, self.tags, self.contents, self.lists, self.breakpoints, self.loose, self.detaching = names
+
+    # --- what a dialect has to have ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def quoted(self, table: str) -> str:
+        """Name of a table of the schema, quoted."""
+
+    @abstractmethod
+    def terminate(self) -> None:
+        """End the connection now."""
+
+    @abstractmethod
+    async def begin(self, kind: str) -> None:
+        """Begin a transaction: WRITE or READ."""
+
+    @abstractmethod
+    async def end(self, *, commit: bool) -> None:
+        """Commit the transaction, or roll it back."""
+
+    @abstractmethod
+    async def fetch(self, text: str, *values: Any) -> Rows:
+        """The rows that a query finds."""
+
+    @abstractmethod
+    async def run(self, text: str, *values: Any) -> None:
+        """Run a statement that gives no rows."""
+
+    @abstractmethod
+    async def insert(self, table: str, **values: Any) -> int | None:
+        """Insert a row, and return the id that it gets; None where a row with its name is there."""
+
+    @abstractmethod
+    async def insert_rows(self, table: str, columns: Sequence[str], rows: Rows) -> None:
+        """Insert rows, as fast as it goes where they are many."""
+
+    @abstractmethod
+    async def take_ids(self, count: int) -> Sequence[int]:
+        """Take so many ids of intervals, which nobody gets again."""
+
+    @abstractmethod
+    async def points(self, content: int) -> Points:
+        """All breakpoints of a content."""
+
+    @abstractmethod
+    async def ends(self, points: Sequence[tuple[int, Key]]) -> Sequence[Key]:
+        """For breakpoints, each named by content and key, where the next one is; END for the last one."""
+
+    @abstractmethod
+    async def valid_at(self, tag: str, key: Key) -> Rows:
+        """What is valid at a key, and the tag, at one moment; no row where there is no such tag.
+
+        A row has id, status and revision of the tag; id and type of a list; the columns POINT of its last breakpoint at
+        or before the key, major and minor of the first one after it. What is not there is NULL.
+        """
+
+    @abstractmethod
+    def compare(self, sign: str, major: str, minor: str) -> str:
+        """Compare the key of a breakpoint (columns major, minor) with another, so that the index is used."""
+
+    # --- what follows from it --------------------------------------------------------------------------------------
+
+    async def delete_points(self, content: int, keys: Sequence[Key]) -> None:
+        """Remove breakpoints of a content."""
+        for first in range(0, len(keys), DELETED_AT_ONCE):
+            some = keys[first : first + DELETED_AT_ONCE]
+            values = [number for key in some for number in key]
+            # An OR of equalities is what every optimizer here makes look-ups of.
+            found = " OR ".join(f"(major = ${2 * k + 2} AND minor = ${2 * k + 3})" for k in range(len(some)))
+            await self.run(f"DELETE FROM {self.breakpoints} WHERE content = $1 AND ({found})", content, *values)
+
+    async def around(self, content: int, start: Key, end: Key) -> Rows:
+        """The columns POINT of what an interval may touch: the last before start, those up to end, and the newest."""
+        select = f"SELECT {', '.join(POINT)} FROM {self.breakpoints} WHERE content = $1"
+        down = "ORDER BY major DESC, minor DESC LIMIT 1"
+        before = f"{select} AND {self.compare('<', '$2', '$3')} {down}"
+        within = f"{select} AND {self.compare('>=', '$2', '$3')} AND {self.compare('<=', '$4', '$5')}"
+        newest = f"SELECT * FROM ({select} {down}) n WHERE {self.compare('>', '$4', '$5')}"
+        text = f"(SELECT * FROM ({before}) b) UNION ALL ({within}) UNION ALL ({newest})"
+        return sorted(await self.fetch(text, content, *start, *end), key=lambda row: (row[0], row[1]))
+
+    async def insert_points(self, content: int, rows: Rows) -> None:
+        """Insert breakpoints; rows of the columns POINT."""
+        if rows:
+            await self.insert_rows("breakpoints", ("content", *POINT), [(content, *row) for row in rows])
+
+    async def insert_loose(self, rows: Rows) -> None:
+        """Insert intervals that are in no list; rows of the columns LOOSE."""
+        if rows:
+            await self.insert_rows("loose_intervals", LOOSE, rows)
+
+    async def copy_content(self, content: int, to: int) -> None:
+        """Copy all breakpoints of a content."""
+        columns = ", ".join(POINT)
+        await self.run(
+            f"INSERT INTO {self.breakpoints} (content, {columns})"
+            f" SELECT $2, {columns} FROM {self.breakpoints} WHERE content = $1 ORDER BY major, minor",
+            *(content, to),
+        )
+
+    async def add_intervals(self, content: int, count: int) -> None:
+        """Note how many intervals a content has more."""
+        if count:
+            await self.run(f"UPDATE {self.contents} SET intervals = intervals + $2 WHERE id = $1", content, count)
+
+
+DELETED_AT_ONCE = 500
+
+
+def placeholders(count: int, first: int = 1) -> str:
+    """$1, $2, ...: so many, to be compared with IN."""
+    return ", ".join(f"${number}" for number in range(first, first + count))

@@ -1,0 +1,194 @@
+"""kill -9 of a process that gives orders to a store of conditions, and of the server: an order is whole, or not at all.
+
+The seed of the moments is printed; TRIGGERLOG_CRASH_SEED repeats them, as far as a machine repeats anything.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from backends import open_conditions_store
+from backends.base import StoreUnavailable
+from backends.conditions.base import ConditionsStore
+from backends.kinds import KINDS
+from backends.throwaway.base import ThrowawayServer
+from schemas.checking.dsn import Backend
+from schemas.conditions.intervals import END
+from schemas.config import DatabaseConfig
+from tests.support.conditions import EVERY, content, everything, held, loose
+from tests.support.conditions_crash_process import OPEN, ORDERS, TOGETHER, TYPES, live, prepare
+from tests.support.forked import CONTEXT
+from tests.support.kills import KILLS
+from tests.support.servers import installed, server_folder
+
+SERVERS = {"postgresql": Backend.POSTGRESQL, "mariadb": Backend.MYSQL, "mongodb": Backend.MONGODB}
+Order = Callable[[ConditionsStore, int], Awaitable[None]]
+
+LASTS_S = 0.2
+"""The process lives for up to so long after its first order."""
+TIMEOUT_S = 3.0
+"""Of a command: so long the driver of MongoDB looks for a server that is gone."""
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    seed = int(os.environ.get("TRIGGERLOG_CRASH_SEED") or random.randrange(2**32))
+    print(f"TRIGGERLOG_CRASH_SEED={seed}")  # noqa: T201 - for whoever reads of a failure
+    return random.Random(seed)
+
+
+@pytest.fixture
+def throwaway(server: str) -> Iterator[ThrowawayServer]:
+    """A server that the test may kill."""
+    with server_folder() as folder:
+        with installed():
+            made = KINDS[SERVERS[server]].throwaway_server(folder)
+            made.start()
+        yield made
+        made.stop()
+
+
+class Life:
+    """A process that gives orders."""
+
+    def __init__(self, dsn: str, schema: str, what: str, first: int) -> None:
+        self._heard, said = CONTEXT.Pipe(duplex=False)
+        self.process = CONTEXT.Process(target=live, args=(dsn, schema, what, first, said))
+        self.process.start()
+        said.close()
+        assert self._heard.poll(60), "it does not begin"
+        self.acknowledged = self._heard.recv()
+
+    def end(self) -> int:
+        """Kill it, and find the number of its last order that was acknowledged; -1 if none was."""
+        self.process.kill()
+        self.process.join()
+        with contextlib.suppress(EOFError):
+            while self._heard.poll():
+                self.acknowledged = self._heard.recv()
+        self._heard.close()
+        return int(self.acknowledged)
+
+
+@contextlib.asynccontextmanager
+async def opened(dsn: str, schema: str, folder: Path) -> AsyncIterator[ConditionsStore]:
+    database = DatabaseConfig(dsn=dsn, command_timeout_s=TIMEOUT_S)
+    store = open_conditions_store(database, schema=schema, state_dir=folder)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def inserted(store: ConditionsStore) -> int:
+    """See that each order's intervals are in all lists or in none; return the number of the last one, -1 for none."""
+    lists = [found for tag in "ab" for found in (await content(store, tag))[1].values()]
+    assert len(lists) == 2 * TYPES
+    what = [[(each.url, each.start.major) for each in found] for found in lists]
+    assert all(each == what[0] for each in what)
+    count = len(what[0]) // TOGETHER
+    assert what[0] == [(f"n{k // TOGETHER}", k) for k in range(TOGETHER * count)]
+    assert [each.list for each in await store.intervals(0, EVERY)].count(None) == 0
+    return count - 1
+
+
+async def attached(store: ConditionsStore) -> int:
+    """See that each order's interval is in the list or in none, once; return the number of the one in the list."""
+    (name,) = (each.name for each in await store.lists() if each.tag == "a" and each.type == "t0")
+    in_list = await held(store, name)
+    assert [(each.start.major, each.end) for each in in_list] == [(OPEN, END)] * len(in_list)
+    every = [int(each.url[1:]) for each in await store.intervals(0, EVERY)]
+    assert len(set(every)) == len(every)
+    number = int(in_list[0].url[1:]) if in_list else -1
+    # A last one may have been stored, and not been attached any more.
+    free = {int(each.url[1:]) for each in await loose(store)}
+    assert set(every) - {number} == free
+    assert set(range(number)) <= free
+    return number
+
+
+async def cloned(store: ConditionsStore) -> int:
+    """See that each clone has all lists or is not there; return the number of the newest, -1 for none."""
+    clones = {each.name: each for each in await store.tags() if each.name not in "ab"}
+    for name, each in clones.items():
+        assert each.lists == len(await store.tag_lists(name)) == len((await content(store, name))[1]) == TYPES
+    lists = await store.lists()
+    assert {each.tag for each in lists} == {"a", "b", *clones}
+    assert len(lists) == TYPES * (2 + len(clones))
+    assert len(clones) <= 2
+    return max((int(name[1:]) for name in clones), default=-1)
+
+
+SEEN = {"insert": inserted, "attach": attached, "clone": cloned}
+
+
+@pytest.mark.parametrize("server", SERVERS)
+async def test_a_process_is_killed_in_the_midst_of_its_orders(
+    server: str, request: pytest.FixtureRequest, schema: str, tmp_path: Path, rng: random.Random
+) -> None:
+    dsn = request.getfixturevalue(f"{server}_dsn")
+    async with opened(dsn, schema, tmp_path) as store:
+        await prepare(store)
+        for what in ORDERS:
+            next_number = 0
+            for _ in range(KILLS):
+                life = await asyncio.to_thread(Life, dsn, schema, what, next_number)
+                await asyncio.sleep(rng.uniform(0, LASTS_S))
+                acknowledged = await asyncio.to_thread(life.end)
+                # Whoever looks every second sees to it that nothing is left half done.
+                await store.revisions()
+                number = await SEEN[what](store)
+                # One more may have happened and not been told.
+                assert max(acknowledged, next_number - 1) <= number <= max(acknowledged, next_number - 1) + 1
+                next_number = number + 1
+            await store.drop()
+            await prepare(store)
+        await store.drop()
+
+
+@pytest.mark.parametrize("server", SERVERS)
+async def test_the_server_is_killed_in_the_midst_of_orders(
+    throwaway: ThrowawayServer, schema: str, tmp_path: Path, rng: random.Random
+) -> None:
+    dsn = await asyncio.to_thread(throwaway.start)
+    async with opened(dsn, schema, tmp_path) as store:
+        await prepare(store)
+        for what, order in ORDERS.items():
+            number = -1
+            for _ in range(max(1, KILLS // 2)):
+                acknowledged = await _until_killed(store, order, number, throwaway, rng.uniform(0, LASTS_S))
+                await asyncio.to_thread(throwaway.start)
+                # The store is still usable.
+                await store.revisions()
+                number = await SEEN[what](store)
+                assert acknowledged <= number <= acknowledged + 1
+            before = await everything(store)
+            async with opened(dsn, schema, tmp_path) as other:
+                await other.create()
+                assert await everything(other) == before
+            await store.drop()
+            await prepare(store)
+
+
+async def _until_killed(
+    store: ConditionsStore, order: Order, number: int, server: ThrowawayServer, after_s: float
+) -> int:
+    """Give orders, and kill the server meanwhile; return the number of the last one that was acknowledged."""
+
+    async def kill() -> None:
+        await asyncio.sleep(after_s)
+        await asyncio.to_thread(server.kill)
+
+    killer = asyncio.create_task(kill())
+    while True:
+        try:
+            await order(store, number + 1)
+        except StoreUnavailable:
+            await killer
+            return number
+        number += 1
