@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from fastapi import APIRouter
 
 from daemon.alarms.keeper import NotInForce
-from daemon.api.access import NEEDS_TOKEN
 from daemon.api.document import refusals
 from daemon.api.service import ApiService
+from daemon.web.access import NEEDS_TOKEN
 from daemon.web.errors import ApiError
 from schemas.api.alarms import AlarmKey, AlarmKeys, Alarms, Shelving
 

@@ -6,7 +6,6 @@ from fastapi import FastAPI, Request, Response
 from fastapi_offline import FastAPIOffline
 
 from backends.base import StoreUnavailable
-from daemon.api.access import AccessControl
 from daemon.api.alarms import alarms_routes
 from daemon.api.control import control_routes
 from daemon.api.document import OTHERWISE, described
@@ -24,6 +23,7 @@ from daemon.api.status import status_routes
 from daemon.api.strictness import NOTHING_UNASKED
 from daemon.api.visit_files import visit_files_routes
 from daemon.api.visits import visits_routes
+from daemon.web.access import AccessControl
 from daemon.web.errors import handle_errors, problem_answer
 from daemon.web.headers import SecurityHeaders
 from schemas.api.problem import Problem

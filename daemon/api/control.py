@@ -7,10 +7,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from daemon.api.access import NEEDS_TOKEN
 from daemon.api.document import refusals
 from daemon.api.service import ApiService, starting
 from daemon.pipeline.pipeline import Pipeline
+from daemon.web.access import NEEDS_TOKEN
 from daemon.web.errors import ApiError
 from schemas.api.control import Discarded, DiscardedByGroup, Retried, RetriedByGroup, RunsAnnounced
 

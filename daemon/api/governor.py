@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter
 
-from daemon.api.access import NEEDS_TOKEN
 from daemon.api.service import ApiService
+from daemon.web.access import NEEDS_TOKEN
 from schemas.api.status import GovernorStatus
 from schemas.config.readers import GovernorConfig
 

@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query, Response
 from fastapi.responses import HTMLResponse
 
-from daemon.api.access import NEEDS_TOKEN
 from daemon.api.document import refusals
 from daemon.api.service import ApiService
 from daemon.api.workloads import NOT_KEPT, NOT_STARTED, Id, archived, started
+from daemon.web.access import NEEDS_TOKEN
 from daemon.web.errors import ApiError
 from daemon.workloads.interference.archive import REPORT
 from schemas.api.interference import Experiment, ExperimentId, Experiments, Record

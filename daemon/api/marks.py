@@ -8,13 +8,13 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Path, Query, Response
 
 from backends.base import StoreError, StoreUnavailable
-from daemon.api.access import NEEDS_TOKEN
 from daemon.api.document import Responses, refusals
 from daemon.api.query_limit import QueryLimit
 from daemon.api.readings import see_in_order
 from daemon.api.service import ApiService, starting
 from daemon.api.times import Moment
 from daemon.marks import MarkRefused, MarksNotKept
+from daemon.web.access import NEEDS_TOKEN
 from daemon.web.errors import ApiError
 from schemas.api.marks import MarkKept, Marks
 from schemas.marks import Mark, MarksWithin

@@ -5,8 +5,8 @@ from ipaddress import ip_address
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from daemon.api.access import READING
 from daemon.core.monitoring.events import Events
+from daemon.web.access import READING
 from daemon.web.denial import client_of, header
 
 

@@ -4,10 +4,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Path
 
-from daemon.api.access import NEEDS_TOKEN
 from daemon.api.document import refusals
 from daemon.api.service import ApiService, starting
 from daemon.api.workloads import NOT_STARTED, started
+from daemon.web.access import NEEDS_TOKEN
 from daemon.web.errors import ApiError
 from daemon.workloads.readers.manager import Readers
 from schemas.api.readers import ReadersByName

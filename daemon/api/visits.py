@@ -7,10 +7,10 @@ import orjson
 from fastapi import APIRouter, Body, HTTPException, Query, Response
 from pydantic import ValidationError
 
-from daemon.api.access import NEEDS_TOKEN
 from daemon.api.document import refusals
 from daemon.api.service import ApiService
 from daemon.api.workloads import ID_PATTERN, NOT_KEPT, NOT_STARTED, archived, started
+from daemon.web.access import NEEDS_TOKEN
 from daemon.web.errors import ApiError
 from daemon.workloads.visits.runner import VisitsRunner
 from schemas.api.visits import Visits, VisitsFigures, VisitsRun, VisitsSettings, VisitsStatus

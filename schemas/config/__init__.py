@@ -23,6 +23,7 @@ from schemas.checking.problems import (
     too_long_a_number,
     wrong,
 )
+from schemas.config.conditions import ConditionsConfig
 from schemas.config.database import DatabaseConfig
 from schemas.config.groups import GroupConfig
 from schemas.config.listeners import ApiConfig, DashboardConfig
@@ -39,6 +40,7 @@ __all__ = [
     "ApiConfig",
     "AssemblyConfig",
     "CommitterConfig",
+    "ConditionsConfig",
     "Config",
     "ConfigError",
     "DashboardConfig",
@@ -80,6 +82,7 @@ class Config(Section):
     alarms: AlarmConfig = Field(default_factory=AlarmConfig, description="What counts as wrong.")
     readers: ReadersConfig = Field(default_factory=ReadersConfig, description="Who reads while it is written.")
     visits: VisitsConfig = Field(default_factory=VisitsConfig, description="Mock DIA visits of a telescope.")
+    conditions: ConditionsConfig = Field(default_factory=ConditionsConfig, description="Calibrations and settings.")
     api: ApiConfig = Field(default_factory=ApiConfig, description="The control API.")
     dashboard: DashboardConfig = Field(default_factory=DashboardConfig, description="The page.")
 
@@ -92,6 +95,7 @@ class Config(Section):
                 *_unknown_groups(self.sources, names),
                 *_unread_groups(self.readers, names),
                 *_other_database(self),
+                *_shared_schemas(self),
                 *_shared_ports(self),
             ]
         )
@@ -163,12 +167,22 @@ def _other_database(config: Config) -> Iterator[Problem]:
         yield wrong(f"it is no {config.database.backend}, as `database.dsn` is", fix, "readers.dsn")
 
 
+def _shared_schemas(config: Config) -> Iterator[Problem]:
+    others = {"database.schema": config.database.schema_name, "visits.schema": config.visits.schema_name}
+    for field, schema in others.items():
+        if config.conditions.schema_name == schema:
+            yield wrong(f"{field} is {schema!r}, too", "give conditions a schema of their own", "conditions.schema")
+
+
 def _shared_ports(config: Config) -> Iterator[Problem]:
     # TCP and UDP ports are different things: only what speaks the same protocol can be in each other's way.
     listeners: list[tuple[str, str, str, int]] = [
         ("api.port", "tcp", config.api.host, config.api.port),
         ("dashboard.port", "tcp", config.dashboard.host, config.dashboard.port),
     ]
+    # A site without conditions may have anything at their port.
+    if config.conditions.serve or "port" in config.conditions.model_fields_set:
+        listeners.append(("conditions.port", "tcp", config.conditions.host, config.conditions.port))
     for i, source in enumerate(config.sources):
         at = source.listening
         if at is not None:

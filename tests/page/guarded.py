@@ -5,7 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from daemon.api.access import AccessControl
+from daemon.web.access import AccessControl
 from daemon.web.http import Limits
 from daemon.web.server import LimitedServer, bound
 from daemon.web.tls import Identity

@@ -186,7 +186,12 @@ def _why_unusable(option: str, path: str) -> tuple[str, str] | None:
 
 
 def _open_to_all(config: Config) -> Iterator[Problem]:
-    for name, listener, what in (("api", config.api, "the token"), ("dashboard", config.dashboard, "the password")):
+    listeners = (
+        ("api", config.api, "the token"),
+        ("dashboard", config.dashboard, "the password"),
+        ("conditions", config.conditions, "the token"),
+    )
+    for name, listener, what in listeners:
         if not listener.is_local and listener.tls_certificate is None:
             problem = (
                 f"{listener.host} is reachable from other machines, and without TLS whoever is between can read {what}"

@@ -121,6 +121,13 @@ cadence = "fast"
 visits = 4800
 history_days = 60.0
 """,
+    "conditions": """\
+[conditions]
+serve = true                    # in the schema triggerlog_conditions
+host = "0.0.0.0"
+reads_freely = true
+processes = 2
+""",
     "visits.survey": """\
 [visits.survey]
 scale = 0.02                    # a fiftieth of the sky, of the objects in a field, and of the visits a night

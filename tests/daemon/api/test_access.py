@@ -11,11 +11,12 @@ import httpx
 import pytest
 import websockets
 
-from daemon.api import access, query_limit, status
+from daemon.api import query_limit, status
 from daemon.client.api.reach import reach
 from daemon.core.configuration import load_config
 from daemon.core.configuration.api_token import api_token, stored_token
 from daemon.core.outcome import CommandFailed
+from daemon.web import access
 from daemon.web.tls import Identity, client_context
 from schemas.config import ConfigError
 from tests.daemon.api.test_api import TOKEN, WITH_TOKEN, served

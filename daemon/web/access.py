@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Mapping
 
 from fastapi import Security
 from fastapi.security import HTTPBearer
@@ -17,7 +18,7 @@ OPEN = frozenset({"/health"})
 """Says that the process lives, and nothing else."""
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 REQUESTS = {"burst": 400.0, "per_s": 200.0}
-"""Of one address: the page and a monitor together ask a few a second."""
+"""Of one address, for the daemon's API: the page and a monitor together ask a few a second."""
 GUESSES = {"burst": 10.0, "per_s": 1 / 6}
 """Wrong tokens of one address that are answered as such; the right one never waits."""
 
@@ -36,14 +37,25 @@ class AccessControl:
 
     Args:
         token: what opens everything.
-        reads_freely: whether reading needs no token, because only this machine reaches the API.
+        reads_freely: whether reading needs no token, because only this machine reaches the API, or everybody may read.
+        any_name: whether it may then be asked by any name: what everybody may read, a page of another name may, too.
+        requests: how many one address may send, as `Rates` takes it.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str, reads_freely: bool) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        token: str,
+        reads_freely: bool,
+        any_name: bool = False,
+        requests: Mapping[str, float] = REQUESTS,
+    ) -> None:
         self._app = app
         self._token = token
         self._reads_freely = reads_freely
-        self._requests = Rates(**REQUESTS)
+        self._any_name = any_name
+        self._requests = Rates(**requests)
         self._guesses = Rates(**GUESSES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,7 +91,7 @@ class AccessControl:
             return self._wrong(client_of(scope), now_s)
         if not (is_reading and self._reads_freely):
             return Denial(status=401, detail="this needs the API's token", fix=SEND_TOKEN, challenge=CHALLENGE)
-        if not is_local_name(header(scope, b"host")):
+        if not (self._any_name or is_local_name(header(scope, b"host"))):
             fix = "ask by the address 127.0.0.1, or send the API's token"
             return Denial(status=403, detail="this was asked by a name, which another page may have chosen", fix=fix)
         return None

@@ -1,0 +1,18 @@
+"""`triggerlog conditions`: calibrations and settings by global tag."""
+
+import typer
+
+from daemon.tools.commands import conditions_serve
+
+app = typer.Typer(
+    name="conditions",
+    help="Conditions by global tag: calibrations and settings, and what is valid when; serve them to programs.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+app.command("serve", epilog=conditions_serve.EPILOG)(conditions_serve.serve)
+
+
+@app.callback()
+def _group() -> None:
+    """Conditions by global tag: calibrations and settings, and what is valid when; serve them to programs."""

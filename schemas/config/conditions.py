@@ -1,0 +1,44 @@
+"""The server of conditions: where it listens, and how much it keeps in memory."""
+
+from pydantic import Field
+
+from schemas.config.listeners import Listener
+from schemas.config.section import Host, Name, Port
+
+
+class ConditionsConfig(Listener):
+    """The server of conditions: calibrations and settings by global tag, in processes of its own."""
+
+    serve: bool = Field(
+        default=False,
+        description="Whether the daemon runs the server; `triggerlog conditions serve FILE` runs it by itself.",
+    )
+    host: Host = Field(default="127.0.0.1", description="Address to listen on; `0.0.0.0` for all.")
+    port: Port = Field(default=8123, description="Port to listen on; 0 takes a free one.")
+    reads_freely: bool = Field(
+        default=False,
+        description="Whether reading needs no token on other addresses than loopback, too; on loopback it never does. "
+        "Orders always need the token of `[api]`.",
+    )
+    schema_name: Name = Field(
+        default="triggerlog_conditions",
+        alias="schema",
+        description="Schema the tables of conditions live in; in MariaDB and MongoDB, the database. It is in that of "
+        "`database`.",
+    )
+    processes: int = Field(
+        default=1,
+        ge=1,
+        le=64,
+        description="How many processes serve; several share the port, each with its own memory.",
+    )
+    connections: int = Field(
+        default=4, ge=1, le=64, description="Connections of each process to the database, at most."
+    )
+    memory_mib: float = Field(
+        default=512.0,
+        ge=1,
+        le=1024 * 1024,
+        description="What each process keeps of tags and answers in memory, at most. A tag takes about 200 bytes an "
+        "interval; one that does not fit is answered from the database.",
+    )
