@@ -75,6 +75,15 @@ STATE_LETTERS: dict[str, InstrumentState] = {
 """By which the status sends the state of each instrument of a group."""
 
 
+class ConditionsState(StrEnum):
+    """How the server of conditions is."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    DATABASE_AWAY = "database_away"  # only what is known to be true without the database is answered
+    FAILED = "failed"  # a process does not run; it is started again
+
+
 class RunState(StrEnum):
     """How far the run of a workload is: an interference experiment, a run of visits."""
 

@@ -20,12 +20,12 @@ from daemon.api.readers import reader_routes
 from daemon.api.readings import readings_routes
 from daemon.api.service import ApiService
 from daemon.api.status import status_routes
-from daemon.api.strictness import NOTHING_UNASKED
 from daemon.api.visit_files import visit_files_routes
 from daemon.api.visits import visits_routes
 from daemon.web.access import AccessControl
 from daemon.web.errors import handle_errors, problem_answer
 from daemon.web.headers import SecurityHeaders
+from daemon.web.strictness import NOTHING_UNASKED
 from schemas.api.problem import Problem
 
 POLICY = (

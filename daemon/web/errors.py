@@ -47,13 +47,16 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    return problem_answer(error.status_code, http_problem(request, error), error.headers)
+
+
+def http_problem(request: Request, error: HTTPException) -> Problem:
+    """What is wrong with a request that the framework refused: its address, its method, or a body that is no JSON."""
     if (unreadable := _unreadable(error.__cause__)) is not None:
-        return problem_answer(
-            error.status_code, Problem(detail=unreadable, fix=f"send one object; {DOCS}", field="body")
-        )
+        return Problem(detail=unreadable, fix=f"send one object; {DOCS}", field="body")
     is_routing = error.detail == HTTPStatus(error.status_code).phrase
     detail = f"{request.method} {request.url.path}: {error.detail.lower()}" if is_routing else error.detail
-    return problem_answer(error.status_code, Problem(detail=detail, fix=DOCS if is_routing else None), error.headers)
+    return Problem(detail=detail, fix=DOCS if is_routing else None)
 
 
 def _unreadable(cause: BaseException | None) -> str | None:
@@ -68,14 +71,23 @@ def _unreadable(cause: BaseException | None) -> str | None:
 
 
 async def _defect(_: Request, error: Exception) -> Response:
-    """For a defect of ours; the server logs it with its traceback."""
+    return problem_answer(500, defect(error))
+
+
+def defect(error: Exception) -> Problem:
+    """A defect of ours; the server logs it with its traceback."""
     fix = "see the log of the process that answered, and report it"
-    return problem_answer(500, Problem(detail=f"the request failed with {type(error).__name__}", fix=fix))
+    return Problem(detail=f"the request failed with {type(error).__name__}", fix=fix)
 
 
 async def _invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return problem_answer(422, problem_of(list(_problems(_model_of(request), list(error.errors())))))
+    return problem_answer(422, invalid_request(request, error))
+
+
+def invalid_request(request: Request, error: RequestValidationError) -> Problem:
+    """What is wrong with the fields and parameters of a request, each named."""
+    return problem_of(list(_problems(_model_of(request), list(error.errors()))))
 
 
 def _model_of(request: Request) -> type[BaseModel] | None:

@@ -98,8 +98,11 @@ class LimitedServer(uvicorn.Server):
         return made
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bound(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
     """A socket that is bound to an address, and does not listen yet.
+
+    is_shared: whether others of the same user may listen at the same port, too (SO_REUSEPORT): the system gives each
+        connection to one of them.
 
     Raises:
         OSError: the address is taken, or is not this machine's.
@@ -112,6 +115,8 @@ def bound(host: str, port: int) -> socket.socket:
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listening.bind(address)
     except BaseException:
         listening.close()

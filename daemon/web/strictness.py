@@ -10,7 +10,7 @@ from daemon.web.errors import ApiError
 from schemas.checking.problems import listed, suggestion
 
 
-async def _refuse_unasked(request: HTTPConnection) -> None:
+async def _refuse_unknown(request: HTTPConnection) -> None:
     # Monitors and balancers may add parameters of their own to what is not below /api/.
     route = request.scope.get("route")
     if request.scope["type"] != "http" or route is None or not request.url.path.startswith("/api/"):
@@ -20,7 +20,15 @@ async def _refuse_unasked(request: HTTPConnection) -> None:
         if name not in known:
             fix = suggestion(name, known) if known else "take it out; there are no parameters here"
             raise ApiError(422, "unknown parameter", fix, field=name)
+
+
+async def _refuse_unasked(request: HTTPConnection) -> None:
+    await _refuse_unknown(request)
+    route = request.scope.get("route")
+    if request.scope["type"] != "http" or route is None or not request.url.path.startswith("/api/"):
+        return
     if route.body_field is None and _has_body(request):
+        known = sorted(_parameters(route.dependant))
         fix = f"send none; there are the parameters {listed(known)}" if known else "send none"
         raise ApiError(422, "there is no body here", fix, field="body")
 
@@ -37,3 +45,6 @@ def _has_body(request: HTTPConnection) -> bool:
 
 NOTHING_UNASKED = Depends(_refuse_unasked)
 """Refuses parameters that a route does not have, and a body where it takes none."""
+
+NOTHING_UNKNOWN = Depends(_refuse_unknown)
+"""Refuses parameters that a route does not have; a body that it does not look at may come."""

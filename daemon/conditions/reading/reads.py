@@ -1,0 +1,236 @@
+"""What is valid at a key of a tag: from memory where that is known to be true, and otherwise from the database."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import orjson
+
+from backends.base import StoreError, StoreUnavailable
+from backends.conditions.base import ConditionsStore
+from backends.ending import end_tasks
+from daemon.conditions.contract import as_objects, flat_row, tag_row
+from daemon.conditions.reading.content import TagContent
+from daemon.conditions.reading.freshness import Freshness, Revisions
+from daemon.conditions.reading.kept import BODIES_SHARE, Bodies, Body, KeptTags
+from daemon.conditions.reading.loading import TooLarge, load
+from schemas.conditions.intervals import END, Key, TagRevision, TagStatus
+from schemas.conditions.rules import ConditionsRefused
+
+log = logging.getLogger(__name__)
+
+RELOAD_SHARE = 10
+"""A tag whose revision grows is loaded again after ten times the time that loading it took, at the earliest."""
+
+LEAST_RELOAD_S = 1.0
+
+
+ANSWER_WITHIN_S = 10.0
+"""A question to the database that takes longer is given up."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """An answer.
+
+    etag: the same for the same body, another one for another. is_final: it can never become another one. is_memory:
+    whether the database was spared. is_kept: whether the body was in memory as it is. age_s: how old it may be, where
+    the database is away and it is not known to be true any more.
+    """
+
+    body: Body
+    etag: str
+    is_final: bool = False
+    is_memory: bool = True
+    is_kept: bool = False
+    age_s: float | None = None
+
+
+UNKNOWN = Answer(Body(b"[]"), "unknown")
+"""What is valid in a tag that is not there: the reference does not refuse it either."""
+
+
+@dataclass(slots=True, frozen=True)
+class _TagList:
+    """revisions: that it is true for."""
+
+    revisions: Revisions
+    body: Body
+    etag: str
+    true_at_s: float
+
+
+class Reads:
+    """Answers the questions that jobs ask.
+
+    Args:
+        store: asked for what is not in memory.
+        memory_bytes: for tags and whole answers.
+        tell: records what an operator should know.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        store: ConditionsStore,
+        memory_bytes: int,
+        tell: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._tell = tell
+        self._clock = clock
+        self.bodies = Bodies(memory_bytes // BODIES_SHARE)
+        self.tags = KeptTags(memory_bytes - memory_bytes // BODIES_SHARE, clock)
+        self.freshness = Freshness(store.revisions, self._forget_changed, clock)
+        self._loading: dict[str, asyncio.Task[None]] = {}
+        self._not_before: dict[str, float] = {}
+        self._too_large: dict[int, int] = {}  # revision of each tag that does not fit, by its id
+        self._tag_list: _TagList | None = None
+
+    async def valid_at(self, tag: str, key: Key, *, is_dict: bool = False) -> Answer:
+        """What is valid at a key; nothing for an unknown tag.
+
+        Raises:
+            StoreUnavailable: it is not known, and the database does not tell it.
+        """
+        content = self.tags.get(tag)
+        found = self.freshness.now()
+        # What is frozen stays true whether or not the database answers. It is asked all the same: somebody may have
+        # replaced the whole schema.
+        if content is not None and content.revision.status is TagStatus.FROZEN:
+            return self._from_memory(content, key, is_dict)
+        revision = (await self.freshness.fresh() if found is None else found).get(tag)
+        if revision is None:
+            return UNKNOWN
+        if content is not None and content.revision == revision:
+            return self._from_memory(content, key, is_dict)
+        if revision.status is not TagStatus.UNLOCKED:
+            self._load_soon(revision)
+        return await self._from_store(tag, key, is_dict)
+
+    async def list_tags(self) -> Answer:
+        """All tags, as the contract lists them; where the database is away those that were last known, with their age.
+
+        Clients look for the name of their tag here before they ask what is valid: without it they would not ask for a
+        frozen one, which is still answered then.
+
+        Raises:
+            StoreUnavailable: they were never known.
+        """
+        known = self._tag_list
+        try:
+            revisions = self.freshness.now() or await self.freshness.fresh()
+            if known is not None and known.revisions == revisions:
+                self._tag_list = replace(known, true_at_s=self._clock())
+                return Answer(known.body, known.etag, is_kept=True)
+            asked_s = self._clock()
+            async with _within_time():
+                rows = orjson.dumps([tag_row(each) for each in await self._store.tags()])
+        except StoreUnavailable:
+            if known is None:
+                raise
+            return Answer(known.body, known.etag, is_kept=True, age_s=self._clock() - known.true_at_s)
+        self._tag_list = _TagList(revisions, Body(rows), blake2b(rows, digest_size=12).hexdigest(), asked_s)
+        return Answer(self._tag_list.body, self._tag_list.etag, is_memory=False)
+
+    def compressed(self, answer: Answer) -> bytes | None:
+        """The body of an answer, compressed; None where that is not worth it: it was asked for the first time."""
+        return answer.body.compressed() if answer.is_kept else None
+
+    def wrote(self) -> None:
+        """Take note that this process has changed something: its memory is checked before it answers from it again."""
+        self.freshness.wrote()
+
+    async def close(self) -> None:
+        """End what is being loaded."""
+        await end_tasks(*self._loading.values())
+
+    # --- from memory, from the database ------------------------------------------------------------------------------
+
+    def _from_memory(self, content: TagContent, key: Key, is_dict: bool) -> Answer:
+        revision, position = content.revision, content.breakpoints.position(key)
+        kept = (revision.id, revision.revision, position, is_dict)
+        body = self.bodies.get(kept)
+        is_kept = body is not None
+        if body is None:
+            plain = content.body(position)
+            body = Body(as_objects(plain) if is_dict else plain)
+            self.bodies.keep(kept, body)
+        bounds = content.breakpoints.key(position), content.breakpoints.key(position + 1)
+        is_final = revision.status is TagStatus.FROZEN
+        return Answer(body, _etag(revision, *bounds, is_dict), is_final=is_final, is_kept=is_kept)
+
+    async def _from_store(self, tag: str, key: Key, is_dict: bool) -> Answer:
+        try:
+            async with _within_time():
+                revision, valid = await self._store.valid_at(tag, key)
+        except ConditionsRefused:  # it was removed just now
+            return UNKNOWN
+        plain = orjson.dumps([flat_row(each) for each in valid])
+        body = Body(as_objects(plain) if is_dict else plain)
+        # Within a revision these bounds tell answers apart: of two keys with different answers the later one has a
+        # later start, or the earlier one an end before it.
+        begin = max((each.interval.start for each in valid), default=Key(0, 0))
+        end = min((each.interval.end for each in valid), default=END)
+        is_final = revision.status is TagStatus.FROZEN
+        return Answer(body, _etag(revision, begin, end, is_dict), is_final=is_final, is_memory=False)
+
+    # --- what is in memory -------------------------------------------------------------------------------------------
+
+    def _forget_changed(self, revisions: Revisions) -> None:
+        for content in self.tags.contents():
+            if revisions.get(content.revision.name) != content.revision:
+                self.tags.forget(content.revision.name)
+
+    def _load_soon(self, revision: TagRevision) -> None:
+        name = revision.name
+        if name in self._loading or self._clock() < self._not_before.get(name, 0.0):
+            return
+        if self._too_large.get(revision.id) != revision.revision:
+            self._loading[name] = asyncio.create_task(self._load(revision), name=f"load {name}")
+
+    async def _load(self, revision: TagRevision) -> None:
+        name, began_s, room = revision.name, self._clock(), self.tags.room(revision.name)
+        try:
+            content = await load(self._store.content(name), room)
+        except TooLarge:
+            if room == self.tags.most_bytes:
+                self._note_too_large(revision)
+        except (StoreError, ConditionsRefused) as error:
+            log.warning("tag %s is not loaded into memory: %s", name, error)
+        else:
+            if content.revision.status is not TagStatus.UNLOCKED:
+                self.tags.keep(name, content)
+        finally:
+            del self._loading[name]
+            self._not_before[name] = began_s + max(RELOAD_SHARE * (self._clock() - began_s), LEAST_RELOAD_S)
+
+    def _note_too_large(self, revision: TagRevision) -> None:
+        """Say it once of each tag, and do not try this revision again."""
+        if revision.id not in self._too_large:
+            mib = self.tags.most_bytes / 2**20
+            self._tell(
+                f"global tag {revision.name} does not fit in {mib:,.0f} MiB of memory, and is answered from the "
+                "database; raise conditions.memory_mib"
+            )
+        self._too_large[revision.id] = revision.revision
+
+
+@asynccontextmanager
+async def _within_time() -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            yield
+    except TimeoutError:
+        raise StoreUnavailable(f"the database has not answered within {ANSWER_WITHIN_S:g} s") from None
+
+
+def _etag(revision: TagRevision, begin: Key, end: Key, is_dict: bool) -> str:
+    """Of an answer: the tag, its revision, the keys between which it holds, and whether rows are objects."""
+    bounds = f"{begin.major}.{begin.minor}-{end.major}.{end.minor}"
+    return f"{revision.id}-{revision.revision}-{bounds}{'-dict' if is_dict else ''}"

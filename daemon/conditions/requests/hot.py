@@ -1,0 +1,137 @@
+"""The two questions that every job asks, answered before the framework sees them: it takes as long as all the rest.
+
+A client of the contract looks for the name of its tag in the list of all, and then asks what is valid at its key.
+"""
+
+from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qsl
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from daemon.conditions.reading.reads import Answer, Reads
+from daemon.conditions.requests.errors import answer_of
+from daemon.web.errors import ApiError
+from schemas.checking.problems import suggestion
+from schemas.conditions.intervals import LARGEST, Key
+
+PREFIX = "/api/cdb_rest/"
+VALID = frozenset(
+    PREFIX + path for path in ("payloadiovs/", "payloadiovs", "payload-iovs/query/", "payload-iovs/query")
+)
+TAGS = frozenset(PREFIX + path for path in ("globalTags", "global-tags"))
+
+PARAMETERS = ("gtName", "majorIOV", "minorIOV", "shape")
+
+FOR_EVER = b"public, max-age=31536000, immutable"
+"""Of a frozen tag alone. A locked one may be unlocked and changed, however closed its intervals are."""
+A_SECOND = b"max-age=1"
+
+JSON = (b"content-type", b"application/json")
+VARY = (b"vary", b"accept-encoding")
+
+
+class HotRoutes:
+    """Answers them, and passes everything else on.
+
+    counted: called with each answer to the question for what is valid.
+    """
+
+    def __init__(self, app: ASGIApp, *, reads: Reads, counted: Callable[[Answer], None]) -> None:
+        self._app = app
+        self._reads = reads
+        self._counted = counted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or pass on."""
+        if scope["type"] == "http" and scope["path"] in VALID:
+            await self._answered(scope, send, self._valid)
+        elif scope["type"] == "http" and scope["path"] in TAGS and not scope["query_string"]:
+            await self._answered(scope, send, self._tags)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _answered(self, scope: Scope, send: Send, answer: Callable[[Scope], Awaitable[Answer]]) -> None:
+        try:
+            if scope["method"] not in ("GET", "HEAD"):
+                raise ApiError(405, f"{scope['method']} is not allowed", "ask with GET")  # noqa: TRY301 - answered here
+            found = await answer(scope)
+        except Exception as error:  # a defect, too, is answered in JSON; the server logs it
+            status, body, headers = answer_of(error)
+            more = [(name.encode(), value.encode()) for name, value in headers.items()]
+            await _send(send, status, [JSON, *more], body)
+            if status == 500:
+                raise
+            return
+        await self._send_answer(scope, send, found)
+
+    async def _valid(self, scope: Scope) -> Answer:
+        tag, key, is_dict = question(scope["query_string"])
+        answer = await self._reads.valid_at(tag, key, is_dict=is_dict)
+        self._counted(answer)
+        return answer
+
+    async def _tags(self, _: Scope) -> Answer:
+        return await self._reads.list_tags()
+
+    async def _send_answer(self, scope: Scope, send: Send, answer: Answer) -> None:
+        etag, body = f'"{answer.etag}"'.encode(), answer.body.plain
+        more = [VARY]
+        wanted = None
+        for name, value in scope["headers"]:
+            if name == b"accept-encoding" and b"gzip" in value:
+                packed = self._reads.compressed(answer)
+                if packed is not None:
+                    body, etag = packed, etag[:-1] + b'-gzip"'
+                    more.append((b"content-encoding", b"gzip"))
+            elif name == b"if-none-match":
+                wanted = value
+        more.append((b"etag", etag))
+        if answer.age_s is None:
+            more.append((b"cache-control", FOR_EVER if answer.is_final else A_SECOND))
+        else:
+            more += [(b"age", b"%d" % answer.age_s), (b"cache-control", b"no-store")]
+        if wanted is not None and _matches(wanted, answer.etag):
+            await _send(send, 304, more, None)
+        else:
+            await _send(send, 200, [JSON, *more], body)
+
+
+async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], body: bytes | None) -> None:
+    if body is not None:
+        headers = [*headers, (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body or b""})
+
+
+def _matches(wanted: bytes, etag: str) -> bool:
+    """Whether a client has this answer, compressed or not (RFC 9110, 13.1.2)."""
+    given = (each.strip().removeprefix("W/").strip('"') for each in wanted.decode("latin-1").split(","))
+    return any(each in (etag, f"{etag}-gzip", "*") for each in given)
+
+
+def question(query: bytes) -> tuple[str, Key, bool]:
+    """The tag and key that are asked for, and whether rows are to be objects.
+
+    Raises:
+        ApiError: a parameter is missing, unknown, or wrong.
+    """
+    given = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+    for name in given:
+        if name not in PARAMETERS:
+            raise ApiError(400, "unknown parameter", suggestion(name, PARAMETERS), field=name)
+    if "gtName" not in given:
+        raise ApiError(400, "missing", "give the name of a global tag", field="gtName")
+    shape = given.get("shape", "")
+    if shape not in ("", "dict"):
+        raise ApiError(400, f"{shape[:60]!r} is not known here", "give `dict`, or leave it out", field="shape")
+    return given["gtName"], Key(_number(given, "majorIOV"), _number(given, "minorIOV")), shape == "dict"
+
+
+def _number(given: dict[str, str], name: str) -> int:
+    text = given.get(name)
+    if text is None:
+        raise ApiError(400, "missing", f"give a whole number of 0 to {LARGEST}", field=name)
+    if not (text.isascii() and text.isdigit() and len(text) <= 19) or (number := int(text)) > LARGEST:
+        shown = repr(text[:40])
+        raise ApiError(400, f"{shown} is no key", f"give a whole number of 0 to {LARGEST}", field=name)
+    return number

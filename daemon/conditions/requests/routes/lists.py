@@ -1,0 +1,122 @@
+"""Routes of payload types and payload lists."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Response
+
+from daemon.conditions.contract import list_head, list_row, payload_type
+from daemon.conditions.requests.routes.nested import Nested
+from daemon.conditions.requests.routes.paging import Filter, Listing, Paging
+from daemon.conditions.requests.routes.routing import Context, at, json, new_router
+from schemas.api.conditions import ListAttachment, NewList, NewType
+from schemas.conditions.intervals import PayloadList, PayloadType
+from schemas.conditions.rules import ConditionsRefused, RefusalKind, unknown
+
+TYPES: Listing[PayloadType] = Listing(
+    row=payload_type,
+    sorts={"id": lambda each: each.id, "name": lambda each: each.name, "created": lambda each: each.created_ns},
+    texts=lambda each: (each.name,),
+)
+LISTS: Listing[PayloadList] = Listing(
+    row=list_row,
+    sorts={
+        "id": lambda each: each.id,
+        "name": lambda each: each.name,
+        "global_tag": lambda each: each.tag or "",
+        "payload_type": lambda each: each.type,
+        "iov_count": lambda each: each.intervals,
+        "created": lambda each: each.created_ns,
+    },
+    texts=lambda each: (each.name, each.tag, each.type),
+)
+
+
+def list_routes(context: Context, nested: Nested) -> APIRouter:
+    """Types and lists."""
+    routes = new_router()
+    store = context.store
+
+    @at(routes, "GET", "pt", "payload-types")
+    async def types(paging: Annotated[Paging, Depends()]) -> Response:
+        """All payload types, or a page of them."""
+        found = await store.types()
+        if paging.page is None:
+            paging.only_with_page()
+            return json([payload_type(each) for each in found])
+        return TYPES.answer(found, paging)
+
+    @at(routes, "GET", "pl", "payload-lists")
+    async def lists(
+        paging: Annotated[Paging, Depends()], global_tag: Filter = None, payload_type: Filter = None
+    ) -> Response:
+        """All lists with their intervals, or a page of lists without them."""
+        found = await store.lists()
+        if paging.page is None:
+            paging.only_with_page(global_tag=global_tag, payload_type=payload_type)
+            return await nested.answer(nested.lists(found))
+        chosen = [each for each in found if global_tag in (None, each.tag) and payload_type in (None, each.type)]
+        return LISTS.answer(chosen, paging)
+
+    @at(routes, "GET", "pl/{number}", "payload-lists/{number}")
+    async def list_by_id(number: int) -> Response:
+        """A list without its intervals; its tag and type are numbers here."""
+        for each in await store.lists():
+            if each.id == number:
+                types_ = {one.name: one.id for one in await store.types()}
+                tag = None if each.tag is None else (await store.tag(each.tag)).id
+                return json(list_head(each) | {"global_tag": tag, "payload_type": types_[each.type]})
+        raise unknown("payload_list", number)
+
+    @at(routes, "GET", "payload-lists/by-name/{name}")
+    async def list_by_name(name: str) -> Response:
+        """A list without its intervals, which are counted."""
+        return json(list_row(await store.payload_list(name)))
+
+    return routes
+
+
+def list_orders(context: Context) -> APIRouter:
+    """Add and delete types and lists, give lists to tags."""
+    routes = new_router()
+    store = context.store
+
+    @at(routes, "POST", "pt", "payload-types")
+    async def add_type(given: NewType) -> Response:
+        """Add a payload type."""
+        made = await store.add_type(given.name)
+        context.wrote()
+        return json(payload_type(made))
+
+    @at(routes, "DELETE", "deletePayloadType/{name}", "payload-types/{name}/delete")
+    async def delete_type(name: str) -> Response:
+        """Remove a payload type that no list has."""
+        await store.remove_type(name)
+        context.wrote()
+        return json({"detail": f"Payload Type {name} deleted."})
+
+    @at(routes, "POST", "pl", "payload-lists")
+    async def add_list(given: NewList) -> Response:
+        """Add an empty list of a type, in no tag."""
+        made = await store.add_list(given.payload_type)
+        context.wrote()
+        return json(list_head(made))
+
+    @at(routes, "PUT", "pl_attach", "payload-lists/attach")
+    async def attach_list(given: ListAttachment) -> Response:
+        """Give a list to a tag."""
+        attached = await store.attach_list(given.global_tag, given.payload_list)
+        context.wrote()
+        return json(list_head(attached))
+
+    @at(routes, "DELETE", "deletePayloadList/{name}", "payload-lists/{name}/delete")
+    async def delete_list(name: str) -> Response:
+        """Remove a list that no tag has, and that has no intervals."""
+        found = await store.payload_list(name)
+        if found.intervals:
+            problem = f"{name} has {found.intervals} intervals, which would go with it"
+            raise ConditionsRefused(RefusalKind.CONFLICT, "payload_list", problem, "remove them first")
+        await store.remove_list(name)
+        context.wrote()
+        return json({"detail": f"Payload List {name} deleted."})
+
+    return routes

@@ -1,0 +1,105 @@
+"""Tags and lists with all their intervals, as the reference nests them; sent piece by piece, however much it is."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+from fastapi.responses import StreamingResponse
+
+from backends.conditions.base import ConditionsStore
+from daemon.conditions.contract import each_interval, interval, list_head, tag_head
+from schemas.conditions.intervals import GlobalTag, Intervals, ListContent, PayloadList
+
+STEP = 500
+"""Intervals that are rendered in one go."""
+
+MOST_AT_A_TIME = 1
+"""Answers of everything that are made at the same time: each may be all of the database."""
+
+
+class Nested:
+    """Makes these answers."""
+
+    def __init__(self, store: ConditionsStore) -> None:
+        self._store = store
+        self._turn = asyncio.Semaphore(MOST_AT_A_TIME)
+
+    async def answer(self, pieces: AsyncIterator[bytes]) -> StreamingResponse:
+        """Send pieces as one answer; what fails before the first one is answered as an error.
+
+        What fails later ends the connection before the answer does, and no client takes that for all of it.
+        """
+        turn = self._in_turn(pieces)
+        first = await anext(turn)
+        return StreamingResponse(_after(first, turn), media_type="application/json")
+
+    async def tag(self, of: GlobalTag) -> AsyncIterator[bytes]:
+        """A tag with its lists."""
+        lists = {each.id: each for each in await self._store.lists()}
+        yield orjson.dumps(tag_head(of))[:-1] + b',"payload_lists":['
+        separator = b""
+        async for part in self._store.content(of.name):
+            if isinstance(part, ListContent):
+                yield separator
+                head = list_head(lists[part.list_id]) if part.list_id in lists else _head(part, of)
+                async for piece in _list(head, part.list_name, part.intervals):
+                    yield piece
+                separator = b","
+        yield b"]}"
+
+    async def tags(self, of: Sequence[GlobalTag]) -> AsyncIterator[bytes]:
+        """Several tags."""
+        yield b"["
+        for i, each in enumerate(of):
+            yield b"," * bool(i)
+            async for piece in self.tag(each):
+                yield piece
+        yield b"]"
+
+    async def lists(self, of: Sequence[PayloadList]) -> AsyncIterator[bytes]:
+        """Several lists."""
+        yield b"["
+        for i, each in enumerate(of):
+            yield b"," * bool(i)
+            async for piece in _list(list_head(each), each.name, await self._store.timeline(each.name)):
+                yield piece
+        yield b"]"
+
+    async def intervals(self) -> AsyncIterator[bytes]:
+        """All intervals, in lists or not."""
+        yield b"["
+        after = 0
+        while found := await self._store.intervals(after, STEP):
+            rows = orjson.dumps([interval(each) for each in found])[1:-1]
+            yield (b"," * bool(after)) + rows
+            after = found[-1].id
+        yield b"]"
+
+    async def _in_turn(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async with self._turn:
+            async for piece in pieces:
+                yield piece
+
+
+async def _after(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for piece in rest:
+        yield piece
+
+
+def _head(part: ListContent, tag: GlobalTag) -> Mapping[str, Any]:
+    """Of a list that came to the tag just now."""
+    made = PayloadList(
+        id=part.list_id, name=part.list_name, type=part.type, tag=tag.name, created_ns=tag.updated_ns, intervals=0
+    )
+    return list_head(made)
+
+
+async def _list(head: Mapping[str, Any], name: str, intervals: Intervals) -> AsyncIterator[bytes]:
+    yield orjson.dumps(head)[:-1] + b',"payload_iov":['
+    for begin in range(0, len(intervals), STEP):
+        rows = [interval(each) for each in each_interval(intervals, name, slice(begin, begin + STEP))]
+        yield (b"," * bool(begin)) + orjson.dumps(rows)[1:-1]
+        await asyncio.sleep(0)
+    yield b"]}"

@@ -1,0 +1,98 @@
+"""Pages of a list, as the reference has them: with `page` it is searched, sorted and cut; without it all is given."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, Generic, TypeVar
+
+from fastapi import Query, Response
+
+from daemon.conditions.contract import page
+from daemon.conditions.requests.routes.routing import json
+from daemon.web.errors import ApiError
+from schemas.checking.problems import suggestion
+
+
+class Order(StrEnum):
+    """Which way a list is sorted."""
+
+    ASCENDING = "asc"
+    DESCENDING = "desc"
+
+
+Filter = Annotated[str | None, Query(description="Only rows with just this name.")]
+
+
+@dataclass(kw_only=True)
+class Paging:
+    """Which page of a list is asked for; parameters of a request."""
+
+    page: Annotated[
+        int | None, Query(ge=1, le=10**9, description="Number of the page, from 1; without it the whole list is given.")
+    ] = None
+    page_size: Annotated[int, Query(ge=1, le=1000, description="Rows of a page.")] = 25
+    search: Annotated[
+        str | None, Query(description="Only rows with this text in one of their names, whatever its case.")
+    ] = None
+    sort: Annotated[str | None, Query(description="Field by which rows are sorted; by id otherwise.")] = None
+    order: Annotated[Order, Query(description="`asc` or `desc`.")] = Order.ASCENDING
+
+    @property
+    def most(self) -> int:
+        """Rows of this page and of those before it."""
+        return (self.page or 1) * self.page_size
+
+    def only_with_page(self, **filters: str | None) -> None:
+        """See that nothing is asked that would be ignored.
+
+        Raises:
+            ApiError: it would, because there is no page.
+        """
+        for name, value in {"search": self.search, "sort": self.sort, **filters}.items():
+            if value is not None:
+                raise ApiError(400, "a list without `page` is given whole", "give `page=1`, too", field=name)
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing(Generic[T]):
+    """How a list is paged.
+
+    row: what stands for one of it in a page. sorts: its value by the field it is sorted by. texts: what is searched.
+    """
+
+    row: Callable[[T], Mapping[str, Any]]
+    sorts: Mapping[str, Callable[[T], Any]]
+    texts: Callable[[T], Iterable[str | None]]
+
+    def key(self, sort: str | None) -> Callable[[T], Any]:
+        """What rows are sorted by.
+
+        Raises:
+            ApiError: there is no such field.
+        """
+        if sort is None:
+            return self.sorts["id"]
+        if sort not in self.sorts:
+            raise ApiError(400, f"{sort[:60]!r} is no field to sort by", suggestion(sort, self.sorts), field="sort")
+        return self.sorts[sort]
+
+    def has(self, each: T, search: str | None) -> bool:
+        """Whether a row is searched for."""
+        return not search or any(text and search.lower() in text.lower() for text in self.texts(each))
+
+    def sorted(self, found: Iterable[T], paging: Paging) -> list[T]:
+        """Rows in the order that is asked for."""
+        return sorted(found, key=self.key(paging.sort), reverse=paging.order is Order.DESCENDING)
+
+    def answer(self, every: Iterable[T], paging: Paging) -> Response:
+        """A page of those that are searched for."""
+        found = [each for each in every if self.has(each, paging.search)]
+        return self.cut(self.sorted(found, paging), len(found), paging)
+
+    def cut(self, found: Sequence[T], count: int, paging: Paging) -> Response:
+        """A page of what is found, in order: `count` in all."""
+        rows = [self.row(each) for each in found[paging.most - paging.page_size : paging.most]]
+        return json(page(rows, count, paging.page or 1, paging.page_size))
