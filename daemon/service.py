@@ -13,6 +13,7 @@ from backends.base import OtherJournal, Store, StoreError
 from backends.ending import done_before, end_tasks
 from daemon.alarms import AlarmKeeper
 from daemon.api import api_server
+from daemon.conditions.processes.servers import conditions_servers
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import durability_of, in_its_field, layout_of, store_of
 from daemon.core.configuration.reload import Reloader
@@ -156,6 +157,7 @@ class Service:
             loaded, events, facts=lambda: report.facts, pipelines=self.pipelines, status=self._status
         )
 
+        self.conditions = conditions_servers(loaded, events)
         self.reporter = Reporter(
             config,
             report,
@@ -167,6 +169,7 @@ class Service:
             alarms=self.alarms.statuses,
             marks=self.marks.status,
             state_dir=loaded.state_dir,
+            conditions=lambda: None if self.conditions is None else self.conditions.status(),
         )
         self.stream = StatusStream(self.reporter)
         self.storage = StorageReport(self.store, report, self.reporter)
@@ -234,6 +237,8 @@ class Service:
         self._start(tasks, "status stream", self.stream.run())
         self._start(tasks, "supervision", self._supervision.run())
         self._start(tasks, "alarms", self.alarms.run())
+        if self.conditions is not None:
+            self.conditions.start_when_free()
         await self._open_intakes()
         in_store = await self._find_store(stop)
         if in_store is None:
@@ -268,6 +273,8 @@ class Service:
         self._notifier.stopping(status_line(self._status()))
         self._notifier.extend(STOP_MORE_S)
         await self.workloads.end()
+        if self.conditions is not None:
+            await self.conditions.end()
         for source in self._sources:
             await source.stop()
         self.events.taking_no_more()

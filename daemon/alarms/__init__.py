@@ -1,7 +1,7 @@
 """Alarms: what is wrong, and what people said of it, whether or not anybody looks.
 
-`causes` makes the alarms of a status (`limits`, `gaps`, `visits`); `board` remembers what people did about them, and
-`memory` over a restart; `keeper` does both for the daemon. Read `keeper` first.
+`causes` makes the alarms of a status (`limits`, `gaps`, `visits`, `conditions`); `board` remembers what people did
+about them, and `memory` over a restart; `keeper` does both for the daemon. Read `keeper` first.
 """
 
 from daemon.alarms.alarm import Alarm, Cause, Severity

@@ -33,6 +33,7 @@ class Cause(StrEnum):
     JOURNAL = "journal"  # the disk of the state folder takes nothing
     VISITS = "visits"  # a run of visits failed or stands still
     SLOW_VISITS = "slow visits"
+    CONDITIONS = "conditions"  # their server does not run, or its database is away
 
 
 @dataclass(frozen=True, kw_only=True)

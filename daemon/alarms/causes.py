@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from daemon.alarms import gaps, limits, visits
+from daemon.alarms import conditions, gaps, limits, visits
 from daemon.alarms.alarm import Alarm, Cause, Severity
 from daemon.alarms.limits import Known, lasting
 from schemas.api.status import Shortfall, Status
@@ -38,6 +38,7 @@ LIMITS = (
     visits.failed,
     visits.standing,
     visits.slow,
+    conditions.not_served,
 )
 
 

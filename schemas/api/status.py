@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from schemas.api.alarms import AlarmStatus
+from schemas.api.conditions import ConditionsStatus
 from schemas.api.marks import MarksStatus
 from schemas.api.model import Model
 from schemas.api.visits import VisitsStatus
@@ -375,6 +376,9 @@ class Status(Model):
     experiment: ExperimentStatus | None = None
     visits: VisitsStatus | None = Field(
         default=None, description="the run of visits that is under way, or was last since the daemon started"
+    )
+    conditions: ConditionsStatus | None = Field(
+        default=None, description="the server of conditions; null where the daemon runs none"
     )
     marks: MarksStatus | None = Field(default=None, description="events that people note; null from an older daemon")
     disk: DiskStatus | None = Field(default=None, description="null where its file system does not say")

@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 
 from daemon.core.monitoring.metrics import BOUNDS_MS
 from daemon.sources.kinds import KINDS
+from daemon.telemetry.exposition.conditions import serving
 from daemon.telemetry.exposition.visits import visiting
 from daemon.telemetry.exposition.workloads import reading
 from daemon.telemetry.status.reporter import Reporter
@@ -51,6 +52,7 @@ class StatusCollector(Collector):
         yield from _sources(status)
         yield from reading(status)
         yield from visiting(status)
+        yield from serving(status)
 
     def _latency(self) -> Metric:
         family = HistogramMetricFamily(

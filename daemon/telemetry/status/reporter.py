@@ -22,6 +22,7 @@ from daemon.telemetry.status.forecasts import drained_in_s, full_in_days, full_i
 from daemon.telemetry.status.node_clock import clock_is_synchronised
 from daemon.telemetry.store.report import StoreReport
 from schemas.api.alarms import AlarmStatus
+from schemas.api.conditions import ConditionsStatus
 from schemas.api.marks import MarksStatus
 from schemas.api.status import (
     DeadLetterCounts,
@@ -90,8 +91,8 @@ NO_RATES = GroupRates(0.0, 0.0, 0.0, 0.0)
 class Reporter:
     """Builds the status; `sample` has to be called a few times a second for its rates to be right.
 
-    intakes, pipelines, sources: they fill up while the daemon starts. alarms, marks: asked for these parts of the
-    status. state_dir: the folder whose disk is reported on.
+    intakes, pipelines, sources: they fill up while the daemon starts. alarms, marks, conditions: asked for these parts
+    of the status. state_dir: the folder whose disk is reported on.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Reporter:
         alarms: Callable[[], list[AlarmStatus]],
         marks: Callable[[], MarksStatus],
         state_dir: Path,
+        conditions: Callable[[], ConditionsStatus | None] = lambda: None,
     ) -> None:
         self.pipelines = pipelines
         self._intakes = intakes
@@ -115,6 +117,7 @@ class Reporter:
         self._workloads = workloads
         self._alarms = alarms
         self._marks = marks
+        self._conditions = conditions
         self._state_dir = state_dir
         self._disk: DiskStatus | None = None
         self._is_synchronised: bool | None = None
@@ -219,6 +222,7 @@ class Reporter:
             experiment=workloads.experiment,
             governor=workloads.governor,
             visits=workloads.visits,
+            conditions=self._conditions(),
             marks=self._marks(),
             disk=self._disk,
             alarms=self._alarms(),
