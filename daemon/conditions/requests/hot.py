@@ -115,7 +115,7 @@ def question(query: bytes) -> tuple[str, Key, bool]:
     Raises:
         ApiError: a parameter is missing, unknown, or wrong.
     """
-    given = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+    given = dict(parse_qsl(query.decode(errors="replace"), keep_blank_values=True))
     for name in given:
         if name not in PARAMETERS:
             raise ApiError(400, "unknown parameter", suggestion(name, PARAMETERS), field=name)

@@ -76,6 +76,7 @@ def _check_state(loaded: LoadedConfig) -> None:
 def _check_listeners(loaded: LoadedConfig) -> None:
     configured_token(loaded)
     identity_of(loaded, loaded.config.api, "api")
+    identity_of(loaded, loaded.config.conditions, "conditions")
     tls_contexts(loaded)
 
 
@@ -137,6 +138,13 @@ def _summary(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:
         yield "readers", f"{workload.name}: {described(workload)}"
     if _has_visits(loaded):
         yield "visits", visits_words(config.visits)
+    if config.conditions.serve:
+        served = config.conditions
+        at = f"{served.scheme}://{in_url(served.host)}:{served.port}"
+        yield (
+            "conditions",
+            f"{at}, schema {served.schema_name}; {served.memory_mib:g} MiB in each of {served.processes}",
+        )
     yield "state", str(loaded.state_dir)
     kept = f"token in {loaded.state_dir / FILE}, made at the start"
     own = config.api.token_env is not None or config.api.token_file is not None

@@ -1,7 +1,7 @@
 """The contract of the reference, over a real socket, as its client in C++ uses it: every answer is parsed as JSON."""
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import httpx
@@ -10,6 +10,9 @@ import pytest
 from backends.memory.conditions import MemoryConditionsStore
 from schemas.conditions.intervals import LARGEST
 from tests.support.conditions_server import TOKEN, Served, served
+
+Part = Callable[[Served], Awaitable[None]]
+"""A test of the contract, which other stores have to pass, too."""
 
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}")
 
@@ -421,6 +424,12 @@ async def test_what_is_no_json_or_not_allowed_is_answered_in_json(api: Served) -
             assert answer.json()["detail"]
     for method, path in (("POST", "payloadiovs/"), ("DELETE", "gt"), ("PATCH", "pt")):
         assert (await ask(api, method, path, status=405))["detail"]
+    lists = await a_tag(api)
+    await attach(api, lists["Beam"], "u", 1, 0)
+    whole = await api.client.get(query("physics", 1, 0))
+    head = await api.client.head(query("physics", 1, 0))
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == str(len(whole.content))
 
 
 async def test_types_and_lists_that_are_used_stay(api: Served) -> None:
