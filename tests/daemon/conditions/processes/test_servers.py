@@ -21,7 +21,7 @@ from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed
 from daemon.web.server import bound
 from schemas.states import ConditionsState
-from tests.support.processes import GROUP, free_port, running, until
+from tests.support.processes import GROUP, LISTENERS, free_port, running, until
 from tests.support.servers import server_folder
 
 pytestmark = pytest.mark.slow
@@ -259,15 +259,16 @@ def test_the_command_serves_until_it_is_told_to_end(tmp_path: Path, postgresql: 
         assert run.end() == 0, run.said
 
 
-def test_a_daemon_runs_the_server_and_shows_it(tmp_path: Path, postgresql: Database, schema: str) -> None:
+def test_a_daemon_runs_the_server_beside_its_embedded_database_and_shows_it(state_dir: Path) -> None:
+    folder = state_dir.parent
     port, api = free_port(), free_port()
-    file = configuration(
-        tmp_path, postgresql.dsn, schema, f"serve = true\n[api]\nport = {api}\n[[sources]]\nkind = 'tcp'\nport = 0\n"
-    )
-    file.write_text(file.read_text().replace("[conditions]\nport = 0", f"[conditions]\nport = {port}"))
+    url = f"http://127.0.0.1:{port}{PREFIX}"
+    file = folder / "beam.toml"
+    conditions = f"[conditions]\nserve = true\nport = {port}\n"
+    file.write_text(f'state_dir = "{state_dir}"\n{GROUP}{LISTENERS.format(api=api)}{conditions}')
     with running("run", str(file)) as run:
         run.until_said(r"taking readings at")
-        until(lambda: _status(f"http://127.0.0.1:{port}{PREFIX}") == 200, "the server answers")
+        until(lambda: _status(url) == 200, "the server answers")
 
         def shown() -> dict:
             return httpx.get(f"http://127.0.0.1:{api}/api/v1/status", trust_env=False).json()["conditions"]
@@ -278,7 +279,7 @@ def test_a_daemon_runs_the_server_and_shows_it(tmp_path: Path, postgresql: Datab
         assert 'triggerlog_conditions_requests_total{route="globalTags",status="200"}' in metrics
         assert 'triggerlog_conditions_state{state="running"} 1.0' in metrics
         assert run.end() == 0, run.said
-    until(lambda: _status(f"http://127.0.0.1:{port}{PREFIX}") == 0, "the server ends with the daemon")
+    until(lambda: _status(url) == 0, "the server ends with the daemon")
 
 
 def _status(url: str) -> int:
