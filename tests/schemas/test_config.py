@@ -164,6 +164,14 @@ def test_a_group_by_names_keeps_their_order() -> None:
             "`assembly`, `committer`, `journal`, `alarms`, `readers`, `visits`, `conditions`, `api`, `dashboard`",
         ),
         (GROUP + "[assembly]\nwindow = 100", "assembly.window: 100 is not a power of two; use 64 or 128"),
+        (
+            GROUP + "[conditions]\nserve = true\nport = 8120",
+            "conditions.port: api.port is 8120 on 127.0.0.1 too; give each its own port",
+        ),
+        (
+            GROUP + '[conditions]\nschema = "triggerlog"',
+            "conditions.schema: database.schema is 'triggerlog', too; give conditions a schema of their own",
+        ),
         (GROUP + "[alarms]\nstale_s = inf", "alarms.stale_s: inf is not a finite number; use a number above 0"),
         (GROUP + "[alarms]\nstale_s = 0", "alarms.stale_s: 0 is out of range; use a number above 0"),
         (
