@@ -10,16 +10,10 @@ import numpy as np
 from dashboard import zone
 from dashboard.words import about, count, number, time
 from schemas.api.readings import OneTrigger
+from schemas.conditions.calibration import BUTTONS, has_buttons, positions
 
 Values = np.ndarray[Any, np.dtype[np.float64]]
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
-
-BUTTONS = ("top_in", "bot_in", "bot_out", "top_out")
-"""Channels of a beam position monitor that gives its four buttons."""
-
-X_MM, Y_MM = 20.0, 10.0
-"""Gains of the display of CESR's beam position monitors, in mm: x = 20 (in - out) / sum, y = 10 (top - bot) / sum,
-where in, out, top and bot are the two buttons of that side added."""
 
 POSITION = "x, y"
 """The choice of a position in place of a channel."""
@@ -88,18 +82,8 @@ def plots(channels: Mapping[str, Values], units: Mapping[str, str], choice: str)
         return [Plot(name=choice, unit=units.get(choice, ""), values=channels[choice])]
     if {"x", "y"} <= channels.keys():
         return [Plot(name=name, unit=units.get(name, ""), values=channels[name]) for name in ("x", "y")]
-    x, y = position(*(channels[button] for button in BUTTONS))
+    x, y = positions(*(channels[button] for button in BUTTONS))
     return [Plot(name="x", unit="mm", values=x), Plot(name="y", unit="mm", values=y)]
-
-
-def position(top_in: Values, bot_in: Values, bot_out: Values, top_out: Values) -> tuple[Values, Values]:
-    """The beam's position in mm of the signals of the four buttons; NaN where they add up to nothing."""
-    total = top_in + bot_in + bot_out + top_out
-    total = np.where(total == 0, np.nan, total)
-    return (
-        X_MM * (top_in + bot_in - bot_out - top_out) / total,
-        Y_MM * (top_in + top_out - bot_in - bot_out) / total,
-    )
 
 
 def spread(numbers: Numbers, values: Sequence[float | None], size: int) -> Values:
@@ -135,4 +119,4 @@ def missing_words(orbit: Orbit, names: Sequence[str]) -> str:
 
 
 def _has_position(channels: Sequence[str]) -> bool:
-    return {"x", "y"} <= set(channels) or set(BUTTONS) <= set(channels)
+    return {"x", "y"} <= set(channels) or has_buttons(channels)

@@ -5,7 +5,6 @@ import plotly.graph_objects as go
 import pytest
 
 from dashboard.tabs.instruments.orbit import (
-    BUTTONS,
     POSITION,
     Orbit,
     Plot,
@@ -13,10 +12,10 @@ from dashboard.tabs.instruments.orbit import (
     missing_words,
     orbit_note,
     orbit_of,
-    position,
 )
 from dashboard.tabs.instruments.orbit_figure import CROWDED, moved, orbit_figure, span_of
 from schemas.api.readings import OneTrigger
+from schemas.conditions.calibration import BUTTONS, positions
 
 NAMES = ["bpm_000", "bpm_001", "bpm_002"]
 NOON_NS = 43_200 * 10**9
@@ -33,11 +32,11 @@ def newest(**channels: list[float | None]) -> OneTrigger:
 
 def test_a_position_is_of_the_sums_of_opposite_buttons() -> None:
     one = np.array([1.0])
-    x, y = position(2 * one, 2 * one, one, one)
+    x, y = positions(2 * one, 2 * one, one, one)
     assert (x[0], y[0]) == (pytest.approx(20 * 2 / 6), 0.0)
-    x, y = position(2 * one, one, one, 2 * one)
+    x, y = positions(2 * one, one, one, 2 * one)
     assert (x[0], y[0]) == (0.0, pytest.approx(10 * 2 / 6))
-    assert np.isnan(position(0 * one, 0 * one, 0 * one, 0 * one)).all()
+    assert np.isnan(positions(0 * one, 0 * one, 0 * one, 0 * one)).all()
 
 
 def test_a_group_of_buttons_or_of_positions_offers_its_position_first() -> None:

@@ -1,0 +1,40 @@
+"""Which interval of a list is valid at each of many keys, and the stretches of keys that have the same one."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from schemas.conditions.intervals import Intervals
+from schemas.readings import Array
+
+
+def valid_at(intervals: Intervals, major: Array, minor: Array) -> Array:
+    """The interval that is valid at each key.
+
+    Args:
+        intervals: of one list.
+        major: int64, shape (n); few different ones.
+        minor: int64, shape (n).
+
+    Returns:
+        Positions in `intervals`, int64, shape (n); -1 where none is valid.
+    """
+    found = np.full(len(major), -1, np.int64)
+    starts, ends = intervals.starts, intervals.ends
+    for each in np.unique(major):
+        chosen = major == each
+        first, last = np.searchsorted(starts["major"], each, "left"), np.searchsorted(starts["major"], each, "right")
+        found[chosen] = first - 1 + np.searchsorted(starts["minor"][first:last], minor[chosen], "right")
+    begun = np.flatnonzero(found >= 0)
+    end = ends[found[begun]]
+    is_over = (major[begun] > end["major"]) | ((major[begun] == end["major"]) & (minor[begun] >= end["minor"]))
+    found[begun[is_over]] = -1
+    return found
+
+
+def stretches(valid: Array) -> Iterator[tuple[int, Array]]:
+    """Each interval that `valid_at` found, and where: its position, and the indices of its keys in ascending order."""
+    order = np.argsort(valid, kind="stable")
+    borders = np.flatnonzero(np.diff(valid[order])) + 1
+    for where in np.split(order, borders) if len(order) else ():
+        yield int(valid[where[0]]), where
