@@ -26,6 +26,12 @@ class ConditionsConfig(Listener):
         description="Schema the tables of conditions live in; in MariaDB and MongoDB, the database. It is in that of "
         "`database`.",
     )
+    payloads: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Where the payloads of calibrations are: a folder (relative to the configuration file), or an "
+        "address that begins with `file:`, `http:` or `https:`; the URLs of intervals are relative to it.",
+    )
     processes: int = Field(
         default=1,
         ge=1,

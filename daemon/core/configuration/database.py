@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from backends import open_store
+from backends import open_conditions_store, open_store
 from backends.base import ReadOnly, SchemaMismatch, Store, StoreError, StoreFacts, StoreUnavailable
+from backends.conditions.base import ConditionsStore
 from daemon.core.configuration import LoadedConfig
 from schemas.batch import Durability, Layout
 from schemas.checking.problems import Problem, without_passwords, wrong
@@ -85,6 +86,18 @@ def asked_store_of(loaded: LoadedConfig, *, give_up_s: float) -> Store:
         state_dir=loaded.state_dir,
         password=password,
         read_only=ReadOnly(connections=1, give_up_s=give_up_s),
+    )
+
+
+def asked_conditions_store_of(loaded: LoadedConfig) -> ConditionsStore:
+    """Make the store of conditions that a command asks, where readers read; an embedded server has to run already."""
+    database, password = reading_from(loaded)
+    return open_conditions_store(
+        database,
+        schema=loaded.config.conditions.schema_name,
+        state_dir=loaded.state_dir,
+        password=password,
+        connections=1,
     )
 
 

@@ -5,24 +5,35 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Protocol
 
+from daemon.conditions.calibration.group import POSITION, GroupCalibration
 from daemon.core.moments import rfc3339
 from daemon.tools.export.span import Choice, Span
 from schemas.batch import Layout
+from schemas.conditions.intervals import END
 from schemas.marks import Mark
-from schemas.readings import Array
+from schemas.readings import Array, Channel
 
 TIME_UNITS = "ns since 1970-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """The origin of the readings of a file."""
+    """The origin of the readings of a file.
+
+    calibration: what x_mm and y_mm follow from; None where the file has only what was read.
+    """
 
     logger: str
     layout: Layout
     choice: Choice
     span: Span
     marks: tuple[Mark, ...] = ()
+    calibration: GroupCalibration | None = None
+
+    @property
+    def columns(self) -> tuple[Channel, ...]:
+        """What of each reading is written: the chosen channels, and what a calibration adds."""
+        return self.choice.channels if self.calibration is None else (*self.choice.channels, *POSITION)
 
     def as_json(self) -> dict[str, Any]:
         """All of it for JSON."""
@@ -43,19 +54,43 @@ class About:
             "instruments": list(choice.group.instruments),
             "chosen": None if chosen is None else [choice.group.instruments[number] for number in chosen],
             "marks": [mark.model_dump(mode="json") for mark in self.marks],
-            "channels": [{"name": each.name, "units": each.unit, "dtype": each.dtype} for each in choice.channels],
+            "channels": [{"name": each.name, "units": each.unit, "dtype": each.dtype} for each in self.columns],
         }
+
+
+def calibration_json(calibration: GroupCalibration) -> dict[str, Any]:
+    """The calibrations that were used, for JSON: the tag, and by interval the payload and its checksum."""
+    return {
+        "tag": calibration.tag.name,
+        "revision": calibration.tag.revision,
+        "status": str(calibration.tag.status),
+        "by": str(calibration.by),
+        "readings_without": calibration.without,
+        "payloads": [
+            {
+                "url": each.url,
+                "checksum": each.checksum,
+                "is_verified": each.is_verified,
+                "start": list(each.start),
+                "end": None if each.end == END else list(each.end),
+            }
+            for each in calibration.used
+        ],
+    }
 
 
 class Writer(Protocol):
     """Writes readings into one file. It is made with the file's path and `About`."""
 
     def write(self, readings: Array) -> None:
-        """Add readings, `answer_dtype(group)`.
+        """Add readings: `answer_dtype(group)`, and the fields that a calibration adds.
 
         Raises:
             OSError: it cannot be written.
         """
 
     def close(self) -> None:
-        """Write what is still to be written, and close the file; also of one that is given up."""
+        """Write what is still to be written, and close the file; also of one that is given up.
+
+        That is also which calibrations were used: it is known at the end.
+        """

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from daemon.tools.export.about import TIME_UNITS, About
+from daemon.tools.export.about import TIME_UNITS, About, calibration_json
 from schemas.readings import CHANNEL_DTYPES, Array
 
 
@@ -24,7 +24,7 @@ def schema_of(about: About) -> pa.Schema:
         pa.field("time", pa.timestamp("ns", tz="UTC"), nullable=False),
         pa.field("time_ns", pa.int64(), nullable=False, metadata={"units": TIME_UNITS}),
     ]
-    for channel in about.choice.channels:
+    for channel in about.columns:
         kind = pa.from_numpy_dtype(np.dtype(CHANNEL_DTYPES[channel.dtype]))
         fields.append(pa.field(channel.name, kind, nullable=False, metadata={"units": channel.unit}))
     return pa.schema(fields, metadata={"triggerlog": json.dumps(about.as_json())})
@@ -41,7 +41,7 @@ def columns_of(readings: Array, about: About, schema: pa.Schema) -> pa.RecordBat
         pa.DictionaryArray.from_arrays(numbers, names),
         times.cast(pa.timestamp("ns", tz="UTC")),
         times,
-        *(pa.array(np.ascontiguousarray(readings[channel.name])) for channel in about.choice.channels),
+        *(pa.array(np.ascontiguousarray(readings[channel.name])) for channel in about.columns),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -60,6 +60,8 @@ class ParquetWriter:
 
     def close(self) -> None:
         """Write the end of the file, without which nothing can be read."""
+        if self._about.calibration is not None:
+            self._file.add_key_value_metadata({"calibration": json.dumps(calibration_json(self._about.calibration))})
         self._file.close()
 
 

@@ -2,9 +2,10 @@
 
 import asyncio
 import dataclasses
+import json
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -12,14 +13,16 @@ from typing import Annotated
 
 import typer
 
+from daemon.conditions.calibration.group import POSITION, By, GroupCalibration, group_calibration
+from daemon.conditions.calibration.payloads import payload_files
 from daemon.core.configuration import LoadedConfig, load_config
-from daemon.core.configuration.database import asked_store_of, layout_of
+from daemon.core.configuration.database import asked_conditions_store_of, asked_store_of, layout_of
 from daemon.core.moments import duration_ns, moment, rfc3339
 from daemon.core.outcome import CommandFailed, examples, require_extra
 from daemon.pipeline.assembly.progress import MOST_TRIGGER
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
-from daemon.tools.export.about import About, Writer
+from daemon.tools.export.about import About, Writer, calibration_json
 from daemon.tools.export.exporting import Written, whole_or_none
 from daemon.tools.export.exporting import export as write_export
 from daemon.tools.export.marks import beside, marks_of, write_csv
@@ -27,17 +30,23 @@ from daemon.tools.export.span import FOREVER_NS, Choice, newest_run, span_of
 from daemon.tools.options import File
 from schemas.batch import Layout
 from schemas.checking.problems import listed, suggestion
+from schemas.conditions.calibration import BUTTONS, has_buttons
+from schemas.conditions.rules import ConditionsRefused
 from schemas.config import GroupConfig
 from schemas.marks import Mark
+from schemas.readings import InstrumentGroup
 
 EPILOG = examples(
     "triggerlog export beam.toml --last 30m --output beam.parquet",
     "triggerlog export beam.toml --group bpm --from 2026-11-21T18:00 --to 2026-11-21T19:30 -o bpm.h5",
     "triggerlog export beam.toml --instruments bpm_007,bpm_008 --channels x,y --last 2d -o two.csv.gz",
     "triggerlog export beam.toml --run 12 --triggers 4000-4100 -o slip.csv",
+    "triggerlog export beam.toml --last 30m --calibrated summer_2026 -o positions.parquet",
 )
 NEEDED = {".parquet": "pyarrow", ".csv": "pyarrow", ".csv.gz": "pyarrow", ".h5": "h5py", ".hdf5": "h5py"}
 """The library of the extra `export` that writes a file, by the ending of its name."""
+
+Calibrating = Callable[[InstrumentGroup], Awaitable[GroupCalibration]]
 
 PATIENCE_S = 600.0
 """How long one question may take: a server without an index on time scans the whole table for each."""
@@ -64,6 +73,16 @@ def export(
     ] = None,
     instruments: Annotated[str | None, typer.Option(metavar="NAME,...", help="Only these.", show_default="all")] = None,
     channels: Annotated[str | None, typer.Option(metavar="NAME,...", help="Only these.", show_default="all")] = None,
+    calibrated: Annotated[
+        str | None,
+        typer.Option(metavar="TAG", help="Add x_mm and y_mm with the calibrations of this global tag."),
+    ] = None,
+    by: Annotated[
+        By | None,
+        typer.Option(
+            help="Of --calibrated: its intervals are of (run, trigger), or of (0, time in ns).", show_default="trigger"
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Write readings into a Parquet, CSV or HDF5 file, with units and names; without a range all of them.
@@ -71,13 +90,16 @@ def export(
     It only reads, from [readers] dsn where that is set, in parts that take little memory; the daemon may run.
     """
     ending = _ending(output)
-    with_marks = beside(output) if ".csv" in ending else None
-    for path in (output, *([with_marks] if with_marks else [])):
+    is_csv = ".csv" in ending
+    with_marks = beside(output, "marks.csv") if is_csv else None
+    with_calibration = beside(output, "calibration.json") if is_csv and calibrated else None
+    for path in filter(None, (output, with_marks, with_calibration)):
         if path.exists() and not force:
             raise CommandFailed(f"--output: {path} exists; give another name, or --force")
     loaded = load_config(file)
     section = _section(loaded, group)
     known = section.group()
+    calibrating = _calibrating(loaded, known, calibrated, by)
     wanted = _positions(channels, [channel.name for channel in known.channels], "--channels")
     start_ns, end_ns = _times(from_, to, last)
     choice = Choice(
@@ -91,12 +113,18 @@ def export(
     )
     began = time.monotonic()
     with whole_or_none(output) as part:
-        written, marks = asyncio.run(
-            _export(loaded, layout_of(section, loaded.config), choice, partial(_writer, part, ending))
+        written, about = asyncio.run(
+            _export(loaded, layout_of(section, loaded.config), choice, calibrating, partial(_writer, part, ending))
         )
+        marks = about.marks
         if with_marks is not None:
             _write_beside(with_marks, marks)
+        if with_calibration is not None and about.calibration is not None:
+            with whole_or_none(with_calibration) as beside_part:
+                beside_part.write_text(json.dumps(calibration_json(about.calibration), indent=1), encoding="utf-8")
     said = f", {len(marks):,} marks{f' in {with_marks}' if with_marks else ''}" if marks else ""
+    if about.calibration is not None:
+        said += f", {about.calibration.without:,} of them without a calibration by {about.calibration.tag.name}"
     typer.echo(
         f"{output}: {written.readings:,} readings of group {known.name}, {rfc3339(written.first_ns)} to"
         f" {rfc3339(written.last_ns)}{said}, {output.stat().st_size / 2**20:.1f} MiB"
@@ -105,8 +133,12 @@ def export(
 
 
 async def _export(
-    loaded: LoadedConfig, layout: Layout, choice: Choice, writer_of: Callable[[About], Writer]
-) -> tuple[Written, tuple[Mark, ...]]:
+    loaded: LoadedConfig,
+    layout: Layout,
+    choice: Choice,
+    calibrating: Calibrating | None,
+    writer_of: Callable[[About], Writer],
+) -> tuple[Written, About]:
     store = asked_store_of(loaded, give_up_s=PATIENCE_S)
     own = asyncio.current_task()
     assert own is not None
@@ -122,7 +154,15 @@ async def _export(
                 choice = dataclasses.replace(choice, run=await newest_run(store, choice.group))
             span = await span_of(store, choice)
             marks = await marks_of(store, span, choice.group.name)
-            about = About(logger=loaded.config.logger, layout=layout, choice=choice, span=span, marks=marks)
+            calibration = None if calibrating is None else await calibrating(choice.group)
+            about = About(
+                logger=loaded.config.logger,
+                layout=layout,
+                choice=choice,
+                span=span,
+                marks=marks,
+                calibration=calibration,
+            )
             with closing(writer_of(about)) as writer:
                 began = time.monotonic()
 
@@ -140,7 +180,36 @@ async def _export(
             f"the database has no such readings of group {choice.group.name} from {rfc3339(span.start_ns)} to"
             f" {rfc3339(span.end_ns)}; no file was written"
         )
-    return written, marks
+    return written, about
+
+
+def _calibrating(loaded: LoadedConfig, group: InstrumentGroup, tag: str | None, by: By | None) -> Calibrating | None:
+    """What reads the calibrations of a group once the database is there; None where none are wanted."""
+    if tag is None:
+        if by is not None:
+            raise CommandFailed("--by: it says what the intervals of a tag are of; give --calibrated TAG, too")
+        return None
+    names = [channel.name for channel in group.channels]
+    if not has_buttons(names) or {each.name for each in POSITION} & set(names):
+        raise CommandFailed(
+            f"--calibrated: group {group.name} gives no four buttons; export a group with the channels"
+            f" {listed(BUTTONS)}, and without {listed(each.name for each in POSITION)}"
+        )
+    payloads = loaded.config.conditions.payloads
+    if payloads is None:
+        raise CommandFailed("conditions.payloads: not given; name the folder or address that payloads are below")
+    files = payload_files(payloads, loaded.path.parent)
+
+    async def calibration(of: InstrumentGroup) -> GroupCalibration:
+        store = asked_conditions_store_of(loaded)
+        try:
+            return await group_calibration(store, tag, of, by=by or By.TRIGGER, files=files)
+        except ConditionsRefused as refused:
+            raise CommandFailed(f"--calibrated: {refused.problem}; {refused.fix}") from None
+        finally:
+            await store.close()
+
+    return calibration
 
 
 def _writer(path: Path, ending: str, about: About) -> Writer:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from backends.base import Store
+from daemon.conditions.calibration.group import POSITION
 from daemon.tools.export.about import About, Writer
 from daemon.tools.export.windows import AIM_BYTES, windows
 from schemas.readings import Array
@@ -60,6 +61,7 @@ async def export(
     Raises:
         StoreError: the database does not answer.
         OSError: the file cannot be written.
+        PayloadUnusable: a calibration that is needed cannot be used.
     """
     choice, span = about.choice, about.span
     written, gathered, count = Written(), list[Array](), 0
@@ -72,14 +74,25 @@ async def export(
                 gathered.append(chosen)
                 count += len(chosen)
                 if count >= ROWS:
-                    await background.write(np.concatenate(gathered))
+                    await background.write(await _with_positions(about, np.concatenate(gathered)))
                     gathered, count = [], 0
                 progress((window.end_ns - span.start_ns) / (span.end_ns - span.start_ns), written.readings)
         if count:
-            await background.write(np.concatenate(gathered))
+            await background.write(await _with_positions(about, np.concatenate(gathered)))
     finally:
         await background.done()
     return written
+
+
+async def _with_positions(about: About, readings: Array) -> Array:
+    """Readings with what a calibration adds to them."""
+    if about.calibration is None:
+        return readings
+    wider = np.empty(len(readings), [*readings.dtype.descr, *((each.name, "<f8") for each in POSITION)])
+    for name in readings.dtype.names or ():
+        wider[name] = readings[name]
+    wider["x_mm"], wider["y_mm"] = await about.calibration.positions(readings)
+    return wider
 
 
 class _BackgroundWriter:

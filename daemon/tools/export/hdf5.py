@@ -6,7 +6,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from daemon.tools.export.about import TIME_UNITS, About
+from daemon.tools.export.about import TIME_UNITS, About, calibration_json
+from schemas.conditions.intervals import END
 from schemas.marks import Mark
 from schemas.readings import CHANNEL_DTYPES, Array
 
@@ -19,6 +20,7 @@ class Hdf5Writer:
     """Writes an HDF5 file."""
 
     def __init__(self, path: Path, about: About) -> None:
+        self._about = about
         self._file = h5py.File(path, "w")
         for name, value in about.as_json().items():
             if isinstance(value, str | int):
@@ -33,7 +35,7 @@ class Hdf5Writer:
             "instrument": _column(readings, "instrument", "<i2", number),
             "time_ns": _column(readings, "time_ns", "<i8", {"units": TIME_UNITS}),
         }
-        for channel in about.choice.channels:
+        for channel in about.columns:
             kind = CHANNEL_DTYPES[channel.dtype]
             self._columns[channel.name] = _column(readings, channel.name, kind, {"units": channel.unit})
         self._count = 0
@@ -47,7 +49,9 @@ class Hdf5Writer:
         self._count = upto
 
     def close(self) -> None:
-        """Close the file."""
+        """Write which calibrations were used, and close the file."""
+        if self._about.calibration is not None:
+            _write_calibration(self._file.create_group("calibration"), calibration_json(self._about.calibration))
         self._file.close()
 
 
@@ -57,6 +61,18 @@ def _write_marks(group: Any, marks: tuple[Mark, ...]) -> None:
     for name in ("text", "author", "group", "id"):
         texts = [str(getattr(mark, name) or "") for mark in marks]
         group.create_dataset(name, data=np.array(texts, object), dtype=h5py.string_dtype())
+
+
+def _write_calibration(group: Any, calibration: dict[str, Any]) -> None:
+    payloads = calibration.pop("payloads")
+    group.attrs.update(calibration)
+    for name in ("url", "checksum"):
+        texts = np.array([each[name] for each in payloads], object)
+        group.create_dataset(name, data=texts, dtype=h5py.string_dtype())
+    group.create_dataset("is_verified", data=np.array([each["is_verified"] for each in payloads], bool))
+    for name in ("start", "end"):
+        keys = np.array([each[name] or END for each in payloads], "<i8").reshape(-1, 2)
+        group.create_dataset(name, data=keys).attrs["meaning"] = "major, minor"
 
 
 def _column(group: Any, name: str, dtype: str, attributes: dict[str, str]) -> Any:
