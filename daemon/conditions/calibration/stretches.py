@@ -13,18 +13,21 @@ def valid_at(intervals: Intervals, major: Array, minor: Array) -> Array:
 
     Args:
         intervals: of one list.
-        major: int64, shape (n); few different ones.
+        major: int64, shape (n).
         minor: int64, shape (n).
 
     Returns:
         Positions in `intervals`, int64, shape (n); -1 where none is valid.
     """
-    found = np.full(len(major), -1, np.int64)
     starts, ends = intervals.starts, intervals.ends
-    for each in np.unique(major):
-        chosen = major == each
-        first, last = np.searchsorted(starts["major"], each, "left"), np.searchsorted(starts["major"], each, "right")
-        found[chosen] = first - 1 + np.searchsorted(starts["minor"][first:last], minor[chosen], "right")
+    # Pairs are compared as single numbers: their ranks among the majors and the minors of the starts.
+    majors, minors = np.unique(starts["major"]), np.unique(starts["minor"])
+    width = len(minors) + 1
+    ranks = np.searchsorted(majors, starts["major"]) * width + np.searchsorted(minors, starts["minor"], "right")
+    at = np.searchsorted(majors, major, "right") - 1
+    has_major = (at >= 0) & (majors[at] == major) if len(majors) else np.zeros(len(at), bool)
+    within = np.where(has_major, np.searchsorted(minors, minor, "right"), len(minors))
+    found = np.searchsorted(ranks, at * width + within, "right") - 1
     begun = np.flatnonzero(found >= 0)
     end = ends[found[begun]]
     is_over = (major[begun] > end["major"]) | ((major[begun] == end["major"]) & (minor[begun] >= end["minor"]))
