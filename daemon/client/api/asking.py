@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from daemon.client.api.reach import Reach
+from daemon.client.api.reach import API, CONDITIONS, Reach, Server
 from daemon.core.outcome import CommandFailed
 from daemon.web.tls import why_untrusted
 from schemas.api.problem import Problem
@@ -27,8 +27,12 @@ class DaemonBusy(DaemonGone):
     """The daemon is there, and does not answer in time."""
 
 
-async def ask(client: "httpx.AsyncClient", method: str, path: str, body: object = None) -> "httpx.Response":
+async def ask(
+    client: "httpx.AsyncClient", method: str, path: str, body: object = None, *, server: Server = API
+) -> "httpx.Response":
     """Ask the daemon something, or tell it to do something; `body` is sent as JSON, None sends none.
+
+    server: what answers the client, for the words of an error.
 
     Raises:
         DaemonBusy: it does not answer in the time of the client.
@@ -45,14 +49,14 @@ async def ask(client: "httpx.AsyncClient", method: str, path: str, body: object 
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
         untrusted = why_untrusted(error)
         if untrusted is not None:
-            raise DaemonGone(f"{where}: {untrusted} (--daemon, --ca)") from None
+            raise DaemonGone(f"{where}: {untrusted} ({server.option}, --ca)") from None
         reason = str(error) or type(error).__name__
         if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
-            raise DaemonBusy(f"the daemon at {where} does not answer in time ({reason}); try again") from None
-        raise DaemonGone(f"no daemon at {where} ({reason}); start it with `triggerlog run FILE`") from None
+            raise DaemonBusy(f"the {server.title} at {where} does not answer in time ({reason}); try again") from None
+        raise DaemonGone(f"no {server.title} at {where} ({reason}); start it with `{server.start}`") from None
     if answer.is_success:
         return answer
-    raise DaemonGone(_refusal(where, answer))
+    raise DaemonGone(_refusal(where, answer, server))
 
 
 def ask_daemon(
@@ -74,16 +78,19 @@ def ask_daemon(
 
     async def answer() -> "httpx.Response":
         async with daemon.client(patience_s) as client:
-            return await ask(client, method, path, body)
+            return await ask(client, method, path, body, server=daemon.server)
 
     return asyncio.run(answer())
 
 
-def _refusal(where: str, answer: "httpx.Response") -> str:
+def _refusal(where: str, answer: "httpx.Response", server: Server) -> str:
     try:
-        problem = Problem.model_validate_json(answer.content)
+        problem = Problem.model_validate_json(answer.content, extra="ignore")
     except ValidationError:
-        return f"{where} answers {answer.status_code}; check that a triggerlog daemon listens there"
+        return f"{where} answers {answer.status_code}; check that a triggerlog {server.title} listens there"
+    if server is CONDITIONS and answer.status_code != HTTPStatus.UNAUTHORIZED:
+        # There the detail is the whole line, for clients that show nothing else.
+        problem = Problem(detail=problem.detail)
     if answer.status_code == HTTPStatus.UNAUTHORIZED:
         fix = "name the configuration file, or give --token-file or TRIGGERLOG_TOKEN"
         problem = problem.model_copy(update={"fix": fix})

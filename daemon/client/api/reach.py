@@ -1,4 +1,4 @@
-"""How a command reaches a daemon: its address, its token, and which certificate it trusts."""
+"""How a command reaches a daemon, or its server of conditions: address, token, and which certificate it trusts."""
 
 import contextlib
 import os
@@ -16,11 +16,37 @@ from daemon.web.secrets import from_file
 from daemon.web.tls import client_context, pinned_context
 from schemas.checking.addresses import in_url, is_everywhere, may_be_host
 from schemas.config import ConfigError
+from schemas.config.listeners import Listener
 
 if TYPE_CHECKING:
     import httpx
 
-LOCAL = "http://127.0.0.1:8120"
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """What a command asks.
+
+    title: in words. section: of the configuration that says where it listens. option: gives its address instead.
+    local: its address by default. start: the command that starts it.
+    """
+
+    title: str
+    section: str
+    option: str
+    local: str
+    start: str
+
+
+API = Server(
+    title="daemon", section="api", option="--daemon", local="http://127.0.0.1:8120", start="triggerlog run FILE"
+)
+CONDITIONS = Server(
+    title="server of conditions",
+    section="conditions",
+    option="--server",
+    local="http://127.0.0.1:8123",
+    start="triggerlog conditions serve FILE",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +55,14 @@ class Reach:
 
     context: None where there is no TLS.
     certificate: that of the daemon, where the configuration names it.
+    server: what answers there.
     """
 
     url: str
     token: str | None = field(repr=False)
     context: ssl.SSLContext | None = field(default=None, repr=False)
     certificate: Path | None = None
+    server: Server = API
 
     def client(self, patience_s: float) -> "httpx.AsyncClient":
         """A client of this daemon."""
@@ -57,37 +85,46 @@ def reach(
     token_file: Path | None = None,
     ca: Path | None = None,
     environment: Mapping[str, str] = os.environ,
+    server: Server = API,
 ) -> Reach:
-    """Find out how to reach a daemon.
+    """Find out how to reach a daemon, or its server of conditions; `daemon` is the address that was given.
 
     Raises:
         ConfigError: the configuration file, the token file or the authority's certificate cannot be used.
-        CommandFailed: the configuration file does not say where the daemon listens, or what is given cannot be used.
+        CommandFailed: the configuration file does not say where it listens, or what is given cannot be used.
     """
     loaded = load_config(file, environment, asks_database=False) if file is not None else None
-    url = _checked(daemon) if daemon else LOCAL if loaded is None else _address(loaded)
-    own = _own_certificate(loaded) if daemon is None and ca is None else None
+    url = _checked(daemon, server) if daemon else server.local if loaded is None else _address(loaded, server)
+    own = _own_certificate(loaded, server) if daemon is None and ca is None else None
     return Reach(
         url=url.rstrip("/"),
         token=_token(loaded, token_file, environment),
-        context=_context(url, ca, own),
+        context=_context(url, ca, own, server),
         certificate=own,
+        server=server,
     )
 
 
-def _checked(url: str) -> str:
+def _listener(loaded: LoadedConfig, server: Server) -> Listener:
+    return loaded.config.api if server is API else loaded.config.conditions
+
+
+def _checked(url: str, server: Server) -> str:
     with contextlib.suppress(ValueError):  # of the port, and of brackets
         parts = urlsplit(url)
         if parts.scheme in ("http", "https") and may_be_host(parts.hostname or "") and parts.port != 0:
             return url
-    raise CommandFailed(f"--daemon: {url!r} is no address of a daemon; write it like {LOCAL}")
+    raise CommandFailed(f"{server.option}: {url!r} is no address of a {server.title}; write it like {server.local}")
 
 
-def _address(loaded: LoadedConfig) -> str:
-    api = loaded.config.api
-    if not api.port:
-        raise CommandFailed("api.port is 0, which takes any free port; give the address of the daemon with --daemon")
-    return f"{api.scheme}://{in_url('127.0.0.1' if is_everywhere(api.host) else api.host)}:{api.port}"
+def _address(loaded: LoadedConfig, server: Server) -> str:
+    there = _listener(loaded, server)
+    if not there.port:
+        raise CommandFailed(
+            f"{server.section}.port is 0, which takes any free port;"
+            f" give the address of the {server.title} with {server.option}"
+        )
+    return f"{there.scheme}://{in_url('127.0.0.1' if is_everywhere(there.host) else there.host)}:{there.port}"
 
 
 def _token(loaded: LoadedConfig | None, file: Path | None, environment: Mapping[str, str]) -> str | None:
@@ -110,13 +147,12 @@ def _ascii(token: str, field: str) -> str:
     return token
 
 
-def _own_certificate(loaded: LoadedConfig | None) -> Path | None:
-    if loaded is None or loaded.config.api.tls_certificate is None:
-        return None
-    return loaded.resolve(loaded.config.api.tls_certificate)
+def _own_certificate(loaded: LoadedConfig | None, server: Server) -> Path | None:
+    certificate = None if loaded is None else _listener(loaded, server).tls_certificate
+    return None if loaded is None or certificate is None else loaded.resolve(certificate)
 
 
-def _context(url: str, ca: Path | None, own: Path | None) -> ssl.SSLContext | None:
+def _context(url: str, ca: Path | None, own: Path | None, server: Server) -> ssl.SSLContext | None:
     if not url.startswith("https:"):
         return None
-    return client_context(ca) if own is None else pinned_context(own, "api.tls_certificate")
+    return client_context(ca) if own is None else pinned_context(own, f"{server.section}.tls_certificate")

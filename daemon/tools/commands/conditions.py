@@ -2,7 +2,7 @@
 
 import typer
 
-from daemon.tools.commands import conditions_serve
+from daemon.tools.commands import conditions_files, conditions_look, conditions_orders, conditions_serve
 
 app = typer.Typer(
     name="conditions",
@@ -10,6 +10,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
+for commands in (conditions_look, conditions_orders, conditions_files):
+    app.add_typer(commands.app)
 app.command("serve", epilog=conditions_serve.EPILOG)(conditions_serve.serve)
 
 

@@ -1,0 +1,49 @@
+"""Where two lists of the same type have different payloads."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from daemon.conditions.calibration.stretches import valid_at
+from schemas.conditions.intervals import END, KEY_DTYPE, Intervals, Key
+from schemas.readings import Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payload:
+    """What an interval names."""
+
+    url: str
+    checksum: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """From `start` to before `end` one list has the payload `left`, the other one `right`; None is nothing."""
+
+    start: Key
+    end: Key
+    left: Payload | None
+    right: Payload | None
+
+
+def differences(left: Intervals, right: Intervals) -> Iterator[Difference]:
+    """The stretches in which the payloads differ, by URL or checksum, in order; each as long as it can be."""
+    borders = np.unique(np.concatenate([left.starts, left.ends, right.starts, right.ends]))
+    borders = borders[borders != np.array(tuple(END), KEY_DTYPE)]
+    mine, other = _payloads(left, borders), _payloads(right, borders)
+    changes = np.flatnonzero(np.append(True, (mine[1:] != mine[:-1]) | (other[1:] != other[:-1]))[: len(borders)])
+    keys = [*(Key(*border) for border in borders[changes].tolist()), END]
+    for k, position in enumerate(changes):
+        if mine[position] != other[position]:
+            yield Difference(start=keys[k], end=keys[k + 1], left=mine[position], right=other[position])
+
+
+def _payloads(intervals: Intervals, keys: Array) -> Array:
+    """The payload at each key: Payload or None, object, shape (n)."""
+    known = np.empty(len(intervals) + 1, object)
+    known[:-1] = [
+        Payload(url=url, checksum=checksum) for url, checksum in zip(intervals.urls, intervals.checksums, strict=True)
+    ]
+    return known[valid_at(intervals, keys["major"], keys["minor"])]  # the last one is of -1, where none is valid

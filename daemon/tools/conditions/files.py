@@ -1,0 +1,203 @@
+"""Files with the intervals of a tag, a row an interval: JSON lines and Parquet, read and written in columns."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pajson
+import pyarrow.parquet as pq
+
+from daemon.core.outcome import CommandFailed
+from schemas.checking.problems import listed, printable
+from schemas.conditions.intervals import END, KEY_DTYPE, LARGEST, Intervals
+from schemas.readings import Array
+
+SCHEMA = pa.schema(
+    [
+        pa.field("type", pa.string(), nullable=False),
+        pa.field("url", pa.string(), nullable=False),
+        pa.field("checksum", pa.string()),
+        pa.field("size", pa.int64()),
+        *(pa.field(name, pa.int64(), nullable=False) for name in ("major", "minor")),
+        *(pa.field(name, pa.int64()) for name in ("major_end", "minor_end")),
+    ]
+)
+"""The columns of a file. `checksum` and `size` may be null; without an end an interval ends where the next begins."""
+
+ENDINGS = (".jsonl", ".parquet")
+
+
+def checked_ending(path: Path, option: str) -> str:
+    """The ending of a file, which says its format.
+
+    Raises:
+        CommandFailed: it is none of ENDINGS.
+    """
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise CommandFailed(f"{option}: {path.name} does not say the format; end it with {listed(ENDINGS)}")
+    return ending
+
+
+def read_file(path: Path) -> dict[str, Intervals]:
+    """Read intervals by type, in the order of their starts.
+
+    Raises:
+        CommandFailed: the file cannot be read, or is wrong; the message names the row or interval, and the fix.
+    """
+    table = _table(path)
+    columns = {field.name: _column(table, field, path) for field in SCHEMA}
+    names, codes = np.unique(columns["type"].astype(str), return_inverse=True)
+    order = np.lexsort((columns["minor"], columns["major"], codes))
+    parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(order) else []
+    return {
+        str(name): _intervals({field: column[part] for field, column in columns.items()}, str(name), path)
+        for name, part in zip(names, parts, strict=True)
+    }
+
+
+class FileWriter:
+    """Writes a file, a type at a time."""
+
+    def __init__(self, path: Path, ending: str) -> None:
+        self._parquet = pq.ParquetWriter(path, SCHEMA, compression="zstd") if ending == ".parquet" else None
+        self._lines = None if self._parquet else path.open("wb")
+
+    def write(self, of_type: str, intervals: Intervals) -> None:
+        """Add the intervals of a type.
+
+        Raises:
+            OSError: the disk is full.
+        """
+        table = _table_of(of_type, intervals)
+        if self._parquet is not None:
+            self._parquet.write_table(table)
+        if self._lines is not None:
+            self._lines.writelines(_json_lines(table))
+
+    def close(self) -> None:
+        """Write the end, and close the file."""
+        for file in filter(None, (self._parquet, self._lines)):
+            file.close()
+
+
+def _table(path: Path) -> pa.Table:
+    try:
+        if path.suffix.lower() == ".parquet":
+            return pq.read_table(path)
+        # What may be null is seen to below, with the row.
+        fields = pa.schema([field.with_nullable(True) for field in SCHEMA])
+        options = pajson.ParseOptions(explicit_schema=fields, unexpected_field_behavior="error")
+        return pajson.read_json(path, parse_options=options)
+    except pa.ArrowException as error:
+        line = printable(str(error).splitlines()[0])
+        raise CommandFailed(
+            f"{path}: it cannot be read ({line}); write it as docs/conditions-command.md shows"
+        ) from None
+
+
+def _column(table: pa.Table, field: pa.Field, path: Path) -> Array:
+    """A column as int64, or as an object array of str; -1 and "" stand for null.
+
+    Raises:
+        CommandFailed: it lacks, or has values that it may not have.
+    """
+    if field.name not in table.column_names:
+        if not field.nullable:
+            raise _wrong(path, field.name, "there is no such column", f"give the columns {listed(SCHEMA.names)}")
+        values = pa.nulls(len(table), field.type)
+    else:
+        try:
+            values = table[field.name].cast(field.type).combine_chunks()
+        except pa.ArrowException:
+            raise _wrong(
+                path, field.name, f"it holds {table[field.name].type}", f"give values that fit {field.type}"
+            ) from None
+    if not field.nullable and values.null_count:
+        row = pc.index(pc.is_null(values), True).as_py() + 1
+        raise _wrong(path, f"{field.name} of row {row}", "missing", "give it in every row")
+    if not pa.types.is_integer(field.type):
+        found = values.fill_null("").to_numpy(zero_copy_only=False)
+        return np.asarray(found, object)
+    if len(values) and (pc.min(values).as_py() or 0) < 0:
+        row = pc.index(pc.less(values, 0), True).as_py() + 1
+        raise _wrong(path, f"{field.name} of row {row}", "it is below 0", f"give 0 to {LARGEST}")
+    return np.asarray(values.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _intervals(columns: Mapping[str, Array], name: str, path: Path) -> Intervals:
+    """The intervals of one type, sorted by their starts.
+
+    Raises:
+        CommandFailed: one ends before it begins, or has the start of another one, or holds it.
+    """
+    starts, ends = _keys(columns["major"], columns["minor"]), _keys(columns["major_end"], columns["minor_end"])
+    half = (ends["major"] < 0) != (ends["minor"] < 0)
+    if half.any():
+        raise _wrong(path, _at(name, starts, half), "only a half of its end is given", "give both, or none of them")
+    if (twice := starts[1:] == starts[:-1]).any():
+        raise _wrong(path, _at(name, starts[1:], twice), "two intervals begin there", "give each start once")
+    is_missing = ends["major"] < 0
+    ends[is_missing] = np.append(starts[1:], np.array([tuple(END)], KEY_DTYPE))[is_missing]
+    if (wrong := ~_is_less(starts, ends)).any():
+        raise _wrong(path, _at(name, starts, wrong), "it ends before it begins", "give an end after the start")
+    if (wrong := _is_less(starts[1:], ends[:-1])).any():
+        fix = "let each end where the next begins, or leave out the ends"
+        raise _wrong(path, _at(name, starts[1:], wrong), "the interval before it is valid there, too", fix)
+    return Intervals(
+        ids=np.zeros(len(starts), np.int64),
+        starts=starts,
+        ends=ends,
+        urls=columns["url"],
+        checksums=columns["checksum"],
+        sizes=columns["size"],
+        inserted_ns=np.zeros(len(starts), np.int64),
+    )
+
+
+def _is_less(left: Array, right: Array) -> Array:
+    is_less: Array = (left["major"] < right["major"]) | (
+        (left["major"] == right["major"]) & (left["minor"] < right["minor"])
+    )
+    return is_less
+
+
+def _keys(major: Array, minor: Array) -> Array:
+    keys = np.empty(len(major), KEY_DTYPE)
+    keys["major"], keys["minor"] = major, minor
+    return keys
+
+
+def _at(name: str, starts: Array, chosen: Array) -> str:
+    major, minor = starts[np.flatnonzero(chosen)[0]]
+    return f"{name} ({major}, {minor})"
+
+
+def _wrong(path: Path, field: str, problem: str, fix: str) -> CommandFailed:
+    return CommandFailed(printable(f"{path}: {field}: {problem}; {fix}"))
+
+
+def _table_of(of_type: str, intervals: Intervals) -> pa.Table:
+    is_given = intervals.sizes >= 0
+    columns = [
+        pa.repeat(pa.scalar(of_type), len(intervals)),
+        pa.array(intervals.urls, pa.string()),
+        pa.array(intervals.checksums, pa.string()),
+        pa.array(intervals.sizes, pa.int64(), mask=~is_given),
+        *(pa.array(np.ascontiguousarray(keys[half])) for keys in (intervals.starts, intervals.ends) for half in HALVES),
+    ]
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+HALVES = ("major", "minor")
+
+
+def _json_lines(table: pa.Table) -> Iterator[bytes]:
+    import orjson  # noqa: PLC0415 - Parquet is written without it
+
+    for batch in table.to_batches(max_chunksize=10_000):
+        rows: list[dict[str, Any]] = batch.to_pylist()
+        yield b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows)
