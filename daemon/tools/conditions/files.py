@@ -27,6 +27,7 @@ SCHEMA = pa.schema(
 )
 """The columns of a file. `checksum` and `size` may be null; without an end an interval ends where the next begins."""
 
+HALVES = ("major", "minor")
 ENDINGS = (".jsonl", ".parquet")
 
 
@@ -48,14 +49,17 @@ def read_file(path: Path) -> dict[str, Intervals]:
     Raises:
         CommandFailed: the file cannot be read, or is wrong; the message names the row or interval, and the fix.
     """
-    table = _table(path)
-    columns = {field.name: _column(table, field, path) for field in SCHEMA}
-    names, codes = np.unique(columns["type"].astype(str), return_inverse=True)
-    order = np.lexsort((columns["minor"], columns["major"], codes))
+    columns = _columns(_table(path), path)
+    types = columns["type"].dictionary_encode()
+    keys = [columns[name].to_numpy() for name in ("minor", "major")]
+    codes = types.indices.to_numpy()
+    order = np.lexsort((*keys, codes))
     parts = np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(order) else []
+    names = types.dictionary.to_pylist()
+    where = {names[codes[part[0]]]: pa.array(part) for part in parts}
     return {
-        str(name): _intervals({field: column[part] for field, column in columns.items()}, str(name), path)
-        for name, part in zip(names, parts, strict=True)
+        name: _intervals({field: column.take(where[name]) for field, column in columns.items()}, name, path)
+        for name in sorted(where)
     }
 
 
@@ -99,42 +103,43 @@ def _table(path: Path) -> pa.Table:
         ) from None
 
 
-def _column(table: pa.Table, field: pa.Field, path: Path) -> Array:
-    """A column as int64, or as an object array of str; -1 and "" stand for null.
+def _columns(table: pa.Table, path: Path) -> dict[str, pa.Array]:
+    """The columns of SCHEMA.
 
     Raises:
-        CommandFailed: it lacks, or has values that it may not have.
+        CommandFailed: one lacks, or has values that it may not have.
     """
+    return {field.name: _column(table, field, path) for field in SCHEMA}
+
+
+def _column(table: pa.Table, field: pa.Field, path: Path) -> pa.Array:
+    """A column with "" and -1 for null."""
+    null = "" if pa.types.is_string(field.type) else -1
     if field.name not in table.column_names:
         if not field.nullable:
             raise _wrong(path, field.name, "there is no such column", f"give the columns {listed(SCHEMA.names)}")
-        values = pa.nulls(len(table), field.type)
-    else:
-        try:
-            values = table[field.name].cast(field.type).combine_chunks()
-        except pa.ArrowException:
-            raise _wrong(
-                path, field.name, f"it holds {table[field.name].type}", f"give values that fit {field.type}"
-            ) from None
+        return pa.repeat(pa.scalar(null, field.type), len(table))
+    try:
+        values = table[field.name].cast(field.type)
+    except pa.ArrowException:
+        kind = table[field.name].type
+        raise _wrong(path, field.name, f"it holds {kind}", f"give values that fit {field.type}") from None
     if not field.nullable and values.null_count:
         row = pc.index(pc.is_null(values), True).as_py() + 1
         raise _wrong(path, f"{field.name} of row {row}", "missing", "give it in every row")
-    if not pa.types.is_integer(field.type):
-        found = values.fill_null("").to_numpy(zero_copy_only=False)
-        return np.asarray(found, object)
-    if len(values) and (pc.min(values).as_py() or 0) < 0:
+    if null == -1 and (pc.min(values).as_py() or 0) < 0:
         row = pc.index(pc.less(values, 0), True).as_py() + 1
         raise _wrong(path, f"{field.name} of row {row}", "it is below 0", f"give 0 to {LARGEST}")
-    return np.asarray(values.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
+    return values.fill_null(null).combine_chunks()
 
 
-def _intervals(columns: Mapping[str, Array], name: str, path: Path) -> Intervals:
+def _intervals(columns: Mapping[str, pa.Array], name: str, path: Path) -> Intervals:
     """The intervals of one type, sorted by their starts.
 
     Raises:
         CommandFailed: one ends before it begins, or has the start of another one, or holds it.
     """
-    starts, ends = _keys(columns["major"], columns["minor"]), _keys(columns["major_end"], columns["minor_end"])
+    starts, ends = _keys(columns, ""), _keys(columns, "_end")
     half = (ends["major"] < 0) != (ends["minor"] < 0)
     if half.any():
         raise _wrong(path, _at(name, starts, half), "only a half of its end is given", "give both, or none of them")
@@ -151,9 +156,9 @@ def _intervals(columns: Mapping[str, Array], name: str, path: Path) -> Intervals
         ids=np.zeros(len(starts), np.int64),
         starts=starts,
         ends=ends,
-        urls=columns["url"],
-        checksums=columns["checksum"],
-        sizes=columns["size"],
+        urls=columns["url"].to_numpy(zero_copy_only=False),
+        checksums=columns["checksum"].to_numpy(zero_copy_only=False),
+        sizes=columns["size"].to_numpy(),
         inserted_ns=np.zeros(len(starts), np.int64),
     )
 
@@ -165,9 +170,10 @@ def _is_less(left: Array, right: Array) -> Array:
     return is_less
 
 
-def _keys(major: Array, minor: Array) -> Array:
-    keys = np.empty(len(major), KEY_DTYPE)
-    keys["major"], keys["minor"] = major, minor
+def _keys(columns: Mapping[str, pa.Array], suffix: str) -> Array:
+    keys = np.empty(len(columns["url"]), KEY_DTYPE)
+    for half in HALVES:
+        keys[half] = columns[f"{half}{suffix}"].to_numpy()
     return keys
 
 
@@ -190,9 +196,6 @@ def _table_of(of_type: str, intervals: Intervals) -> pa.Table:
         *(pa.array(np.ascontiguousarray(keys[half])) for keys in (intervals.starts, intervals.ends) for half in HALVES),
     ]
     return pa.Table.from_arrays(columns, schema=SCHEMA)
-
-
-HALVES = ("major", "minor")
 
 
 def _json_lines(table: pa.Table) -> Iterator[bytes]:

@@ -1,5 +1,7 @@
 """Differences of two lists, against a comparison key by key."""
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,7 +30,7 @@ def test_differences_are_those_of_each_key(left: list[str | None], right: list[s
                 assert told[cell] is None
                 told[cell] = (each.left and each.left.url, each.right and each.right.url)
     assert told == [None if a == b else (a, b) for a, b in zip(left, right, strict=True)]
-    for one, other in zip(found, found[1:], strict=False):
+    for one, other in pairwise(found):
         assert one.end < other.start or (one.left, one.right) != (other.left, other.right), "as long as it can be"
 
 

@@ -115,5 +115,5 @@ def test_columns_of_another_type_are_refused(tmp_path: Path) -> None:
 
 def test_the_format_is_the_ending_of_the_name() -> None:
     assert checked_ending(Path("x.JSONL"), "FILE") == ".jsonl"
-    with pytest.raises(CommandFailed, match="FILE: x.csv does not say the format; end it with `.jsonl`, `.parquet`"):
+    with pytest.raises(CommandFailed, match=r"FILE: x.csv does not say the format; end it with `.jsonl`, `.parquet`"):
         checked_ending(Path("x.csv"), "FILE")
