@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from backends.base import StoreError, StoreUnavailable
 from daemon.conditions.calibration.group import POSITION, By, GroupCalibration, group_calibration
 from daemon.conditions.calibration.payloads import payload_files
 from daemon.core.configuration import LoadedConfig, load_config
@@ -206,6 +207,13 @@ def _calibrating(loaded: LoadedConfig, group: InstrumentGroup, tag: str | None, 
             return await group_calibration(store, tag, of, by=by or By.TRIGGER, files=files)
         except ConditionsRefused as refused:
             raise CommandFailed(f"--calibrated: {refused.problem}; {refused.fix}") from None
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            raise CommandFailed(
+                f"conditions.schema: {loaded.config.conditions.schema_name} cannot be read ({error});"
+                " name the one that a server of conditions has made"
+            ) from None
         finally:
             await store.close()
 

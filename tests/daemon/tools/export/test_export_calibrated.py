@@ -50,6 +50,7 @@ layout = "{layout}"
 schema = "{schema}_conditions"
 payloads = "payloads"
 """
+pytestmark = pytest.mark.slow
 Payloads = dict[str, list[dict[str, Any]]]
 TAGS: dict[str, tuple[tuple[Key, Key, str], ...]] = {
     # of (run, trigger): a border within run 1, and nothing from (2, 30) on
@@ -261,7 +262,10 @@ def test_what_cannot_be_calibrated_is_one_line_and_no_file(
     file: Path, postgresql_dsn: str, schema: str, payloads: Payloads
 ) -> None:
     stored(postgresql_dsn, schema, "rows")
+    before = refused(file, "--calibrated", "spring")
     tagged(postgresql_dsn, schema, file.parent / "payloads", {"bpm/b.parquet": "ab" * 32})
+    assert before.startswith(f"conditions.schema: {schema}_conditions cannot be read (")
+    assert before.endswith("); name the one that a server of conditions has made")
     for options, says in (
         (("--calibrated", "winter"), "--calibrated: "),
         (("--calibrated", "empty"), "--calibrated: 'empty' has no list of type 'bpm'; attach one to it"),
