@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from daemon.client.api.conditions import ConditionsApi
-from daemon.core.outcome import CommandFailed, examples, require_extra
+from daemon.core.outcome import CommandFailed, examples, fix_of, reason_of, require_extra
 from daemon.tools.conditions.options import ServerUrl, Tag, asked, server_of
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
@@ -77,12 +77,16 @@ def export(
     if file.exists() and not force:
         raise CommandFailed(f"FILE: {file} exists; give another name, or --force")
     found = server_of(config, server, token_file, ca)
-    with ProgressBar(make_console(stderr=True), f"reading {tag}") as bar, whole_or_none(file) as part:
+    try:
+        with ProgressBar(make_console(stderr=True), f"reading {tag}") as bar, whole_or_none(file) as part:
 
-        async def question(api: ConditionsApi) -> int:
-            return await export_tag(api, tag, part, ending, _progress(bar))
+            async def question(api: ConditionsApi) -> int:
+                return await export_tag(api, tag, part, ending, _progress(bar))
 
-        count = asked(found, question)
+            count = asked(found, question)
+    except OSError as error:
+        fix = fix_of(error, "name a file in a folder that is there")
+        raise CommandFailed(f"FILE: {file} cannot be written ({reason_of(error)}); {fix}") from None
     typer.echo(f"{file}: {count:,} intervals of {tag}, {file.stat().st_size / 2**20:.1f} MiB")
 
 

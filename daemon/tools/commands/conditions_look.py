@@ -78,7 +78,7 @@ def show(
 
     found, lists = asked(server_of(config, server, token_file, ca), question)
     if as_json:
-        typer.echo(orjson.dumps(found.model_dump(mode="json") | {"payload_lists": dict(lists)}))
+        typer.echo(orjson.dumps(found.model_dump(mode="json") | {"payload_lists": dict(lists)}).decode())
         return
     typer.echo(
         f"{found.name}: {found.status}, {found.payload_iov_count:,} intervals of {found.payload_lists_count:,} types,"

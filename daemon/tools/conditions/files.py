@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
-from daemon.core.outcome import CommandFailed
+from daemon.core.outcome import CommandFailed, fix_of, reason_of
 from schemas.checking.problems import listed, printable
 from schemas.conditions.intervals import END, KEY_DTYPE, LARGEST, Intervals
 from schemas.readings import Array
@@ -90,12 +90,16 @@ class FileWriter:
 
 def _table(path: Path) -> pa.Table:
     try:
-        if path.suffix.lower() == ".parquet":
-            return pq.read_table(path)
-        # What may be null is seen to below, with the row.
-        fields = pa.schema([field.with_nullable(True) for field in SCHEMA])
-        options = pajson.ParseOptions(explicit_schema=fields, unexpected_field_behavior="error")
-        return pajson.read_json(path, parse_options=options)
+        with path.open("rb") as file:
+            if path.suffix.lower() == ".parquet":
+                return pq.read_table(file)
+            # What may be null is seen to below, with the row.
+            fields = pa.schema([field.with_nullable(True) for field in SCHEMA])
+            options = pajson.ParseOptions(explicit_schema=fields, unexpected_field_behavior="error")
+            return pajson.read_json(file, parse_options=options)
+    except OSError as error:
+        fix = fix_of(error, "name a file that is there")
+        raise CommandFailed(f"FILE: {path} cannot be read ({reason_of(error)}); {fix}") from None
     except pa.ArrowException as error:
         line = printable(str(error).splitlines()[0])
         raise CommandFailed(

@@ -20,7 +20,7 @@ def listing(columns: Sequence[str], rows: Sequence[Sequence[Any]], as_json: bool
     Without a table of rich: 26,000 intervals are printed in no time, and a line of any width stays one line.
     """
     if as_json:
-        typer.echo(orjson.dumps([dict(zip(columns, map(_as_json, row), strict=True)) for row in rows]))
+        typer.echo(orjson.dumps([dict(zip(columns, map(_as_json, row), strict=True)) for row in rows]).decode())
         return
     if not rows:
         typer.echo(otherwise)

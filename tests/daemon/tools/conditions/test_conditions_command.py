@@ -148,6 +148,9 @@ def test_an_import_is_exported_the_same_and_repeated_without_effect(
         found = {each["type"]: each["url"] for each in server.tells("at", tag, str(major), str(minor))}
         assert found == valid_at(scenario, Key(major, minor), seed=2)
     assert "exists; give another name, or --force" in server.refuses("export", tag, str(again))
+    nowhere = tmp_path / "none" / f"z{ending}"
+    says = f"FILE: {nowhere} cannot be written (no such file or directory); name a file in a folder that is there"
+    assert server.refuses("export", tag, str(nowhere)) == says
 
 
 def test_an_import_that_was_cut_short_goes_on(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +183,9 @@ def test_an_import_that_was_cut_short_goes_on(server: Server, tmp_path: Path, mo
         (["lock", "nothing"], "nothing"),
         (["add-type", "a/b"], "name"),
         (["import", "nothing", "x.csv"], "FILE: x.csv does not say the format"),
-        (["import", "nothing", "/none.jsonl"], "/none.jsonl"),
+        (["import", "nothing", "/none.jsonl"], "FILE: /none.jsonl cannot be read (no such file or directory); name a"),
+        (["import", "nothing", "/none.parquet"], "FILE: /none.parquet cannot be read (no such file or directory); "),
+        (["export", "nothing", "x.parquet"], "nothing"),
     ],
 )
 def test_what_is_wrong_is_one_line(server: Server, arguments: list[str], says: str) -> None:
