@@ -23,7 +23,7 @@ from schemas.conditions.calibration import (
 )
 from schemas.conditions.intervals import GlobalTag, Intervals, Key
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
-from schemas.readings import Array, Channel, InstrumentGroup
+from schemas.readings import MAX_INSTRUMENTS, Array, Channel, InstrumentGroup
 
 POSITION = (Channel(name="x_mm", unit="mm", dtype="float64"), Channel(name="y_mm", unit="mm", dtype="float64"))
 """What a calibration adds to a reading."""
@@ -180,7 +180,11 @@ def _rows(content: bytes) -> list[dict[str, Any]]:
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     try:
-        rows: list[dict[str, Any]] = pq.read_table(pa.BufferReader(content)).to_pylist()
+        file = pq.ParquetFile(pa.BufferReader(content))
+        if file.metadata.num_rows > MAX_INSTRUMENTS:  # a small file may hold many
+            problem = f"it has {file.metadata.num_rows:,} rows"
+            raise PayloadRefused(Problem(field="(file)", problem=problem, fix="give a row an instrument"))
+        rows: list[dict[str, Any]] = file.read().to_pylist()
     except pa.ArrowException as error:
         raise PayloadRefused(
             Problem(field="(file)", problem=f"it is no Parquet that can be read ({error})", fix="write it again")

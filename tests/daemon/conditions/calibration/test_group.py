@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +17,7 @@ from daemon.conditions.calibration.payloads import PayloadUnusable, payload_file
 from schemas.conditions.calibration import BUTTONS
 from schemas.conditions.intervals import END, GlobalTag, Intervals, Key, TagStatus
 from schemas.queries import answer_dtype
-from schemas.readings import Array, Channel, InstrumentGroup
+from schemas.readings import MAX_INSTRUMENTS, Array, Channel, InstrumentGroup
 from tests.support.calibrations import intervals_of, payload_of, slow_position, written
 
 GROUP = InstrumentGroup(
@@ -114,7 +116,9 @@ async def test_nothing_is_used_of_a_payload_that_is_wrong(tmp_path: Path) -> Non
     assert not wrong.used
     (tmp_path / "c.parquet").write_bytes(b"PAR1 and no more")
     (tmp_path / "d.json").write_bytes(b'{"kind": "bpm", "instruments": [{"instrument": "bpm_000", "gain_top_in": -1}]}')
+    pq.write_table(pa.table({"instrument": ["x"] * (MAX_INSTRUMENTS + 1)}), tmp_path / "e.parquet")
     for url, says in (
+        ("e.parquet", r"^\(file\): payload 'e.parquet': it has 32,768 rows; give a row an instrument"),
         ("c.parquet", r"^\(file\): payload 'c.parquet': it is no Parquet that can be read"),
         ("d.json", r"^instruments\[0\].gain_top_in: payload 'd.json': -1 is out of range; use a number above 0"),
     ):
