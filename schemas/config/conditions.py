@@ -1,7 +1,10 @@
 """The server of conditions: where it listens, and how much it keeps in memory."""
 
-from pydantic import Field
+from urllib.parse import urlsplit
 
+from pydantic import Field, field_validator
+
+from schemas.checking.problems import refuse, wrong
 from schemas.config.listeners import Listener
 from schemas.config.section import Host, Name, Port
 
@@ -48,3 +51,21 @@ class ConditionsConfig(Listener):
         description="What each process keeps of tags and answers in memory, at most. A tag takes about 200 bytes an "
         "interval; one that does not fit is answered from the database.",
     )
+
+    @field_validator("payloads")
+    @classmethod
+    def _folder_or_address(cls, place: str | None) -> str | None:
+        if place is not None and not _can_be_read(place):
+            fix = "give a folder, or an address like file:///data/payloads or https://host/payloads"
+            refuse([wrong(f"payloads cannot be read from {place[:60]!r}", fix)])
+        return place
+
+
+def _can_be_read(place: str) -> bool:
+    try:
+        parts = urlsplit(place)
+    except ValueError:  # of brackets
+        return False
+    if parts.scheme == "file":
+        return parts.hostname in (None, "localhost") and parts.path.startswith("/")
+    return (parts.scheme in ("http", "https") and bool(parts.hostname)) or "://" not in place

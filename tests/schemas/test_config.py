@@ -32,6 +32,21 @@ def test_the_least_configuration_has_the_defaults_of_the_design() -> None:
     assert (config.database.dsn, config.database.layout, config.database.durability) == (None, "rows", "sync")
 
 
+@pytest.mark.parametrize("place", ["payloads", "../x", "/data", "file:///data", "http://host/x", "https://[::1]:8/x"])
+def test_payloads_are_in_a_folder_or_at_an_address(place: str) -> None:
+    assert parse_config(f'{GROUP}[conditions]\npayloads = "{place}"').conditions.payloads == place
+
+
+@pytest.mark.parametrize(
+    "place", ["s3://bucket/x", "file://elsewhere/x", "file:x", "ftp://x/y", "http:///x", "http://[x"]
+)
+def test_payloads_at_another_address_are_refused(place: str) -> None:
+    assert said(f'{GROUP}[conditions]\npayloads = "{place}"') == [
+        f"conditions.payloads: payloads cannot be read from {place!r};"
+        " give a folder, or an address like file:///data/payloads or https://host/payloads"
+    ]
+
+
 def test_a_group_by_count_names_its_instruments() -> None:
     group = parse_config(GROUP).groups[0].group()
     assert group.instruments == ("bpm_000", "bpm_001", "bpm_002")

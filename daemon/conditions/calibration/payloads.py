@@ -41,22 +41,13 @@ def payload_files(place: str, folder: Path) -> PayloadFiles:
     """Open the place of payloads.
 
     Args:
-        place: a folder, or an address that begins with `file:`, `http:` or `https:`.
+        place: `payloads` of the configuration, which is a folder, or an address of `file:`, `http:` or `https:`.
         folder: what the name of a folder is relative to.
-
-    Raises:
-        PayloadUnusable: it is another address.
     """
     parts = urlsplit(place)
-    if parts.scheme in ("http", "https") and parts.hostname:
+    if parts.scheme in ("http", "https"):
         return _Address(place)
-    if parts.scheme == "file" and parts.hostname in (None, "localhost"):
-        return _Folder(Path(url2pathname(parts.path)))
-    if "://" in place or parts.scheme == "file":
-        raise PayloadUnusable(
-            "conditions.payloads", f"{place!r} cannot be read", "give a folder, or a file:, http: or https: address"
-        )
-    return _Folder(folder / place)
+    return _Folder(Path(url2pathname(parts.path)) if parts.scheme == "file" else folder / place)
 
 
 def verified(content: bytes, checksum: str, url: str) -> str:

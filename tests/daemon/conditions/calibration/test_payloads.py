@@ -88,12 +88,6 @@ async def test_a_payload_that_is_too_large_is_refused(
         await payload_files(place, tmp_path).read("bpm/a b.json")
 
 
-@pytest.mark.parametrize("place", ["s3://bucket/x", "file://elsewhere/x", "ftp://x/y"])
-def test_an_address_of_another_kind_is_refused(place: str, tmp_path: Path) -> None:
-    with pytest.raises(PayloadUnusable, match=r"^conditions.payloads: .* cannot be read; give a folder"):
-        payload_files(place, tmp_path)
-
-
 def test_only_the_content_with_the_checksum_is_used() -> None:
     sha256, md5 = hashlib.sha256(CONTENT).hexdigest(), hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()
     assert (verified(CONTENT, sha256.upper(), "x"), verified(CONTENT, md5, "x")) == (sha256, md5)
