@@ -9,6 +9,9 @@ from daemon.conditions.calibration.stretches import valid_at
 from schemas.conditions.intervals import END, KEY_DTYPE, Intervals, Key
 from schemas.readings import Array
 
+SEPARATOR = "\x1f"
+"""It is in no checksum."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Payload:
@@ -37,13 +40,16 @@ def differences(left: Intervals, right: Intervals) -> Iterator[Difference]:
     keys = [*(Key(*border) for border in borders[changes].tolist()), END]
     for k, position in enumerate(changes):
         if mine[position] != other[position]:
-            yield Difference(start=keys[k], end=keys[k + 1], left=mine[position], right=other[position])
+            left_one, right_one = _payload(mine[position]), _payload(other[position])
+            yield Difference(start=keys[k], end=keys[k + 1], left=left_one, right=right_one)
 
 
 def _payloads(intervals: Intervals, keys: Array) -> Array:
-    """The payload at each key: Payload or None, object, shape (n)."""
-    known = np.empty(len(intervals) + 1, object)
-    known[:-1] = [
-        Payload(url=url, checksum=checksum) for url, checksum in zip(intervals.urls, intervals.checksums, strict=True)
-    ]
+    """The payload at each key as one text, "" where there is none: object, shape (n)."""
+    known = np.append(intervals.urls + SEPARATOR + intervals.checksums, "")
     return known[valid_at(intervals, keys["major"], keys["minor"])]  # the last one is of -1, where none is valid
+
+
+def _payload(text: str) -> Payload | None:
+    url, separator, checksum = text.rpartition(SEPARATOR)
+    return Payload(url=url, checksum=checksum) if separator else None
