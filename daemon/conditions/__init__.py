@@ -5,5 +5,6 @@ memory where that is known to be true, and otherwise from the database; orders g
 its own, so that it takes no time from the writing.
 
 Read in this order: `contract` (the shapes of the reference), `reading` (what is valid at a key), `requests` (from HTTP
-to an answer), `processes` (the processes that serve), `standalone` (the server without a daemon).
+to an answer), `processes` (the processes that serve), `standalone` (the server without a daemon). `calibration` stands
+by itself.
 """

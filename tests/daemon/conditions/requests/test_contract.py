@@ -145,6 +145,12 @@ async def test_nested_shapes(api: Served) -> None:
     light = await ask(api, "GET", "globalTag/physics?light=1")
     assert (light["status"], light["payload_lists_count"], light["payload_iov_count"]) == ("unlocked", 2, 2)
     assert (await ask(api, "GET", f"payload-lists/by-name/{lists['Beam']}"))["iov_count"] == 2
+    flat = await ask(api, "GET", f"payload-lists/by-name/{lists['Beam']}/intervals")
+    assert [row[:2] + row[4:] for row in flat] == [
+        ["Beam", "beam1", 1, 0, 5, 0, None],
+        ["Beam", "beam5", 5, 0, LARGEST, LARGEST, None],
+    ]
+    assert await ask(api, "GET", f"payload-lists/by-name/{lists['Dipole']}/intervals") == []
 
 
 async def test_readable_names_are_the_same_routes(api: Served) -> None:
@@ -331,6 +337,7 @@ async def test_names_that_are_not_there(api: Served) -> None:
         ("GET", "pl/77", None),
         ("GET", "piov/77", None),
         ("GET", "payload-lists/by-name/nobody", None),
+        ("GET", "payload-lists/by-name/nobody/intervals", None),
         ("POST", "pl", {"payload_type": "nobody"}),
         ("PUT", "pl_attach", {"payload_list": "nobody", "global_tag": "physics"}),
         ("PUT", "pl_attach", {"payload_list": beam, "global_tag": "nobody"}),
