@@ -211,10 +211,17 @@ def test_orders_need_the_token_and_looking_does_not(server: Server) -> None:
     assert "stranger" not in server.says("tags")
 
 
-def test_where_no_server_is_that_is_said() -> None:
+def test_where_no_server_is_that_is_said(tmp_path: Path) -> None:
     refused = here("conditions", "tags", "--server", f"http://127.0.0.1:{free_port()}")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("triggerlog: no server of conditions at http://127.0.0.1:")
     assert refused.stderr.endswith("start it with `triggerlog conditions serve FILE`\n")
+    file = tmp_path / "beam.toml"
+    file.write_text(CONFIGURATION.format(dsn="postgresql://nobody@127.0.0.1:1/none", port=0))
+    any_port = here("conditions", "tags", "--config", str(file))
+    assert any_port.stderr == (
+        "triggerlog: conditions.port is 0, which takes any free port;"
+        " give the address of the server of conditions with --server\n"
+    )
     wrong = here("conditions", "tags", "--server", "127.0.0.1")
     assert "--server: '127.0.0.1' is no address of a server of conditions; write it like http" in wrong.stderr
