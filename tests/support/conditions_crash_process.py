@@ -4,6 +4,7 @@ import asyncio
 from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
+from uuid import uuid4
 
 from backends import open_conditions_store
 from backends.conditions.base import ConditionsStore
@@ -56,8 +57,8 @@ async def insert(store: ConditionsStore, number: int) -> None:
 
 
 async def attach(store: ConditionsStore, number: int) -> None:
-    """Replace the open interval of a list: what was there is in no list then."""
-    stored = await store.add_interval(new(f"n{number}", OPEN))
+    """Replace the open interval of a list: what was there is in no list then. These are two orders."""
+    stored = await store.add_interval(new(f"{number}-{uuid4()}", OPEN))
     await store.attach_interval((await store.tag_lists("a"))["t0"], stored.id)
 
 

@@ -17,11 +17,14 @@ TIMES = int(os.environ.get("TRIGGERLOG_RACES") or 200)
 LOOK_S = 0.05
 
 
+@pytest.fixture
+def dsn(server: str, request: pytest.FixtureRequest) -> str:
+    """Where a server is, which is started outside of the loop of a test."""
+    return str(request.getfixturevalue(f"{server}_dsn"))
+
+
 @pytest.mark.parametrize("server", ["postgresql", "mariadb", "mongodb"])
-async def test_two_processes_race_on_one_list(
-    server: str, request: pytest.FixtureRequest, schema: str, tmp_path: Path
-) -> None:
-    dsn = request.getfixturevalue(f"{server}_dsn")
+async def test_two_processes_race_on_one_list(dsn: str, schema: str, tmp_path: Path) -> None:
     store = open_conditions_store(DatabaseConfig(dsn=dsn), schema=schema, state_dir=tmp_path)
     await store.create()
     name = await bpm(store)

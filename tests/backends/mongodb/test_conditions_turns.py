@@ -164,9 +164,9 @@ async def test_a_turn_that_is_not_renewed_lapses(make: Make, monkeypatch: pytest
 async def test_a_turn_that_is_renewed_is_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     store, other = make(), make()
     name = await _with_list(store)
-    monkeypatch.setattr("backends.mongodb.conditions.turns.LAPSES_S", 0.4)
+    monkeypatch.setattr("backends.mongodb.conditions.turns.LAPSES_S", 1.0)
     monkeypatch.setattr("backends.mongodb.conditions.turns.RENEW_S", 0.02)
-    monkeypatch.setattr(other, "_timeout_s", 1.0)
+    monkeypatch.setattr(other, "_timeout_s", 2.0)
     entered, go_on = asyncio.Event(), asyncio.Event()
 
     async def hold() -> None:
@@ -178,7 +178,7 @@ async def test_a_turn_that_is_renewed_is_waited_for(make: Make, monkeypatch: pyt
 
     holder = asyncio.create_task(hold())
     await entered.wait()
-    with pytest.raises(StoreUnavailable, match="has been writing conditions for 1 s"):
+    with pytest.raises(StoreUnavailable, match="has been writing conditions for 2 s"):
         await other.add_type("x")
     go_on.set()
     await holder
