@@ -96,6 +96,7 @@ class Assembly:
             letters=self._letters,
         )
         self._armed_until_ns = 0
+        self._taken_again_ns: int | None = None  # until then readings were taken again (monotonic), and some are held
 
     @property
     def counts(self) -> AssemblyCounts:
@@ -116,9 +117,15 @@ class Assembly:
         finally:
             self._triggers.was_acknowledged = False
 
-    def end_taking_again(self) -> None:
-        """Nothing is taken again any more."""
-        self._triggers.may_come_again = False
+    def end_taking_again(self, now: Instant) -> None:
+        """Nothing is taken again any more; of what is held of it by now some may still be set aside."""
+        self._taken_again_ns = now.monotonic_ns
+        self._see_taken_again()
+
+    def _see_taken_again(self) -> None:
+        until, oldest = self._taken_again_ns, [strays.oldest_ns for strays in self._all_strays]
+        if until is not None and all(each is None or each > until for each in oldest):
+            self._triggers.may_come_again, self._taken_again_ns = False, None
 
     @property
     def run(self) -> int:
@@ -230,6 +237,7 @@ class Assembly:
         out: list[ClosedBlock] = []
         due = now.monotonic_ns - self._timeout_ns
         self._let_go(due, now, out)
+        self._see_taken_again()
         self._triggers.close(np.flatnonzero(self._triggers.pool.opened <= due), now, out)
         self._end_step(now, out)
         return out
@@ -239,6 +247,8 @@ class Assembly:
         self._triggers.pool.opened[self._triggers.pool.opened != FREE] = now.monotonic_ns
         for strays in self._all_strays:
             strays.restart(now.monotonic_ns)
+        if self._taken_again_ns is not None:
+            self._taken_again_ns = now.monotonic_ns
 
     def change_timeout(self, timeout_ns: int) -> None:
         """Close triggers so long after their first reading from now on, those that are open too."""
