@@ -48,7 +48,7 @@ MUTANTS = (
         file="daemon/pipeline/journal/journal.py",
         text=".max(initial=0)) <= synced\n",
         to=".max(initial=0)) <= 2**62\n",
-        seed=679,
+        plan="written-before-the-start-and-not-synced",
     ),
     Mutant(
         name="do not note what the database acknowledged",
