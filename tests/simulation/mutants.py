@@ -86,7 +86,7 @@ MUTANTS = (
         file="daemon/pipeline/journal/journal.py",
         text="        make_folder(self._disk, self._folder)\n",
         to="        self._disk.make_folder(self._folder)\n",
-        seed=58,
+        plan="folder-made-before-the-start-and-not-synced",
     ),
     Mutant(
         name="do not sync dead letters",
