@@ -135,7 +135,7 @@ MUTANTS = (
         file="backends/base.py",
         text=("    if is_ours and found.sequence >= to.sequence:\n        return True\n"),
         to=("    if is_ours and found.sequence > to.sequence:\n        return True\n"),
-        seed=119,
+        plan="late-readings-alone-committed-twice",
     ),
     Mutant(
         name="do not see that the database is behind",
