@@ -177,7 +177,7 @@ MUTANTS = (
         file="daemon/pipeline/assembly/sessions.py",
         text="        new[wanted] = origin.sequence[wanted] >= self._doubt[origin.column[wanted]]\n",
         to="        new[wanted] = False\n",
-        seed=55,
+        plan="wrong-numbers-without-a-time",
     ),
     Mutant(
         name="forget what is set aside",
