@@ -212,7 +212,7 @@ MUTANTS = (
         file="daemon/pipeline/assembly/sessions.py",
         text="        elif ended and session not in self._pinned:\n",
         to="        elif ended:\n",
-        seed=204,
+        plan="goodbye-while-the-intake-holds-the-session",
     ),
     Mutant(
         name="believe of the intake's log what another daemon calls settled",
