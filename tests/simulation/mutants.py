@@ -269,7 +269,7 @@ MUTANTS = (
         file="daemon/pipeline/assembly/triggers.py",
         text="        if self.may_come_again and not",
         to="        if self.was_acknowledged and not",
-        plan="ahead-and-taken-again-from-the-intake",
+        plan="ahead-and-held-when-all-was-taken-again",
     ),
     Mutant(
         name="drop what the journal's last blocks count",
