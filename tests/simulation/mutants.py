@@ -276,7 +276,7 @@ MUTANTS = (
         file="daemon/pipeline/committer.py",
         text="told=waiting.block.revised)",
         to="told=waiting.block.revised[:0])",
-        plan="counted-and-committed-from-the-journal",
+        plan="a-gap-that-the-journals-last-block-fills",
         also=UNFIT_GAPS,
     ),
     Mutant(
