@@ -299,7 +299,7 @@ MUTANTS = (
         file="daemon/pipeline/assembly/receipts.py",
         text="        self._closed += 1\n",
         to="        self._closed += 1\n        self.end_step()\n",
-        plan="closed-early-in-a-step",
+        plan="half-of-a-step-committed-and-the-power-cut",
     ),
     Mutant(
         name="have the time prove again where a late reading belongs",
