@@ -306,7 +306,7 @@ MUTANTS = (
         file="daemon/pipeline/placing.py",
         text="        odd &= ~belong\n",
         to="        pass\n",
-        plan="late-with-a-wrong-clock-from-the-journal",
+        plan="late-with-a-wrong-clock-and-revised-again",
     ),
     Mutant(
         name="take a crate far behind for a restart",
