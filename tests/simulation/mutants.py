@@ -41,6 +41,7 @@ class Mutant:
 
 
 UNFIT_GAPS = "commit gaps that cover what is committed"
+VAGUE = "believe a time that two runs of a trigger have between them"
 
 MUTANTS = (
     Mutant(
@@ -348,7 +349,8 @@ MUTANTS = (
         file="daemon/pipeline/assembly/assembly.py",
         text="        apart = run.window.apart_from_all(block[old])\n",
         to="        apart = run.window.apart(block[old])\n",
-        plan="forgotten-and-from-before-the-restart",
+        plan="late-from-before-the-restart-and-late-again",
+        also=VAGUE,
     ),
     Mutant(
         name="call lost what a journal calls settled without what was before",
@@ -405,7 +407,7 @@ MUTANTS = (
         plan="behind-a-gap-of-the-intake-and-killed-again",
     ),
     Mutant(
-        name="believe a time that two runs of a trigger have between them",
+        name=VAGUE,
         file="daemon/pipeline/assembly/triggers.py",
         text="(self._are_compared(block, origin, now) | is_vague)",
         to="self._are_compared(block, origin, now)",
