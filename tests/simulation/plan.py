@@ -19,7 +19,7 @@ RECEIVED = 0.3
 DARK_FROM = 1_000_000
 """In the plans of seeds from here on daemons start, and die, while the database is away."""
 
-LEAVING_FROM = 10_000_000
+LEAVING_FROM = 100_000_000
 """In the plans of seeds from here on senders say goodbye, and others begin in their places."""
 
 
