@@ -300,7 +300,7 @@ class Assembly:
         times = block["time_ns"]
         if not times.all():
             times[times == 0] = now.utc_ns
-        block, origin = self._without_letters(block, origin)
+        block, origin = self._without_letters(block, origin, now)
         epochs = block["epoch"]
         if (epochs == epochs[:1]).all():
             if len(block):
@@ -322,16 +322,22 @@ class Assembly:
                 self._triggers.refuse(reason, origin[these])
         return block[~bad], origin[~bad]
 
-    def _without_letters(self, block: Array, origin: Origin) -> tuple[Array, Origin]:
+    def _without_letters(self, block: Array, origin: Origin, now: Instant) -> tuple[Array, Origin]:
         """What was sent before, and made a dead letter of then, is a double.
 
+        What comes without its time has another one each time that it is sent: with an epoch the rest tells which it is.
         What a session knows does not matter here: a power cut takes that with the journal, and leaves the letters.
         """
         if not self._letters:
             return block, origin
         double = self.sessions.may_be_resent(origin)
         if double.any():
-            double[double] = self._letters.have(block[double])
+            sent = block[double]
+            have = self._letters.have(sent)
+            is_untimed = ~have & (sent["time_ns"] == now.utc_ns) & (sent["epoch"] != 0)
+            if is_untimed.any():
+                have[is_untimed] = self._letters.have_but_for_times(sent[is_untimed])
+            double[double] = have
         if not double.any():
             return block, origin
         self.counts.duplicate += int(np.count_nonzero(double))

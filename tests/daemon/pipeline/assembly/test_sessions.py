@@ -367,6 +367,18 @@ def test_a_dead_letter_that_its_session_sends_again_is_a_double() -> None:
     assert (assembly.counts.duplicate, assembly.held) == (2, 3)
 
 
+def test_a_dead_letter_that_came_without_its_time_is_known_when_it_comes_again() -> None:
+    """It has the time of its receipt, another one then. With a time of its own, or without an epoch, it is new."""
+    letters = np.concatenate([epoch_7(make_block(GROUP, [(2, 3), (2, 2)])), make_block(GROUP, [(2, 1)])])
+    letters = letters.astype(GROUP.record)
+    assembly = make(letters=letters)
+    column = assembly.sessions.connect(KEY, first=0, upto=5, spooled=False, now=at(1)).column
+    again = letters.copy()
+    again["time_ns"] = [0, START_NS + 77, 0]
+    assembly.receive(again, Origin.of(column, 0, 3), at(9))
+    assert (assembly.counts.duplicate, assembly.held) == (1, 2)
+
+
 def test_a_dead_letter_is_known_where_a_power_cut_took_what_its_session_knew() -> None:
     """Journal and table were lost, the letters were not: a reading was stored, and a dead letter as well."""
     letters = epoch_7(make_block(GROUP, [(2, 3)]))
