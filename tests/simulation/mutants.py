@@ -251,13 +251,6 @@ MUTANTS = (
         plan="late-for-a-rejected-trigger-after-a-start",
     ),
     Mutant(
-        name="open triggers that are within reach and not remembered",
-        file="daemon/pipeline/assembly/open_run.py",
-        text="        if len(triggers) >= self.window.size:\n",
-        to="        if False:\n",
-        plan="most-instruments-behind-the-newest",
-    ),
-    Mutant(
         name="recall of the journal no more triggers than a window has",
         file="daemon/pipeline/recovery/recovery.py",
         text="    newest, is_whole = journal.read_last(2 * max(written_with.window, LEAST_WINDOW))\n",
