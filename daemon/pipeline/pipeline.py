@@ -231,7 +231,7 @@ class Pipeline:
 
     def end_taking_again(self) -> None:
         """All that came before the start, or before the database answered, has been taken."""
-        self._assembly.end_taking_again()
+        self._assembly.end_taking_again(self._now())
 
     def drop(self, reason: str, count: int) -> None:
         """Count readings that a source had to throw away."""

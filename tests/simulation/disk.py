@@ -98,7 +98,7 @@ class Fault:
 
     call: `sync`, `append`, `create`, `sync_folder`, `replace`, `remove`, `read`, `make_folder`, or `any`.
     left: how many of them still fail. skip: how many succeed before. error: errno. short: the part of the bytes of an
-    append that is written all the same.
+    append that is written all the same. where: these are the calls for paths that end so; all where it is empty.
     """
 
     call: str
@@ -106,6 +106,7 @@ class Fault:
     skip: int = 0
     error: int = errno.EIO
     short: float = 0.0
+    where: str = ""
 
 
 @dataclass(frozen=True)
@@ -221,10 +222,10 @@ class Drive:
 
     # --- faults -------------------------------------------------------------------------------------------------
 
-    def fault(self, call: str) -> Fault | None:
+    def fault(self, call: str, path: PurePosixPath) -> Fault | None:
         """The fault that this call meets, if any."""
         for fault in self.faults:
-            if fault.call in (call, "any") and fault.left > 0:
+            if fault.call in (call, "any") and fault.left > 0 and str(path).endswith(fault.where):
                 if fault.skip > 0:
                     fault.skip -= 1
                     continue
@@ -260,7 +261,7 @@ class SimulatedFile:
         self._see_usable()
         data = b"".join(bytes(buffer) for buffer in buffers)
         drive = self._disk.drive
-        fault = self._disk.begin("append")
+        fault = self._disk.begin("append", self._path)
         most = len(data) if fault is None else int(len(data) * fault.short)
         fits = min(most, drive.room())
         start = len(self._inode.data)
@@ -274,7 +275,7 @@ class SimulatedFile:
 
     def sync(self) -> None:
         self._see_usable()
-        fault = self._disk.begin("sync")
+        fault = self._disk.begin("sync", self._path)
         if fault is not None:
             self._has_failed = True
             self._inode.fail_sync(fault.short, self._disk.drive.rng)
@@ -312,15 +313,15 @@ class SimulatedDisk:
     def __init__(self, drive: Drive, life: Life) -> None:
         self.drive, self._life = drive, life
 
-    def begin(self, call: str) -> Fault | None:
+    def begin(self, call: str, path: PurePosixPath) -> Fault | None:
         self._life.note("disk")
-        return self.drive.fault(call)
+        return self.drive.fault(call, path)
 
     def end(self) -> None:
         self._life.note("disk")
 
     def _checked(self, call: str, path: PurePosixPath) -> None:
-        fault = self.begin(call)
+        fault = self.begin(call, path)
         if fault is not None:
             raise _error(fault.error, path)
 
@@ -369,7 +370,7 @@ class SimulatedDisk:
         if len(data) > self.drive.room():
             raise _error(errno.ENOSPC, partial)
         inode.write(0, data)
-        fault = self.begin("sync")
+        fault = self.begin("sync", partial)
         if fault is not None:
             inode.fail_sync(fault.short, self.drive.rng)
             raise _error(fault.error, partial)

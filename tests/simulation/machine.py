@@ -45,6 +45,7 @@ class Reading:
     instrument: int
     time_ns: int
     is_wrong: bool  # the instrument gave it another number than its trigger has
+    is_timed: bool = True  # it comes with its time, and not with 0
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -65,7 +66,8 @@ class Crate:
     """A sender of several instruments.
 
     waiting: readings it has not handed to its sender yet. streams: those it has, in the order of the sender's
-    numbers, a list for each start of the crate. is_done: its instruments give nothing more.
+    numbers, a list for each start of the crate. is_done: its instruments give nothing more. leaves: set to have its
+    sender say goodbye, and another one begin.
     """
 
     number: int
@@ -75,12 +77,23 @@ class Crate:
     stopped_until_ns: int = 0
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     restart: asyncio.Event = field(default_factory=asyncio.Event)
+    leaves: asyncio.Event = field(default_factory=asyncio.Event)
     is_done: bool = False
 
     @property
     def sent(self) -> list[Reading]:
         """All that was ever handed to a sender."""
         return [reading for stream in self.streams for reading in stream]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all of its readings were handed to its sender."""
+        return self.is_done and not self.waiting
+
+    def leave(self) -> None:
+        """Have its sender say goodbye once everything is acknowledged, and another one begin."""
+        self.leaves.set()
+        self.arrived.set()
 
     @property
     def address(self) -> str:
@@ -105,6 +118,7 @@ class Machine:
         self._clock: dict[int, tuple[float, int]] = {}  # by instrument: how far it is off, until when
         self._dead: dict[int, int] = {}
         self._wrong: dict[int, tuple[int, int]] = {}
+        self._no_clock: dict[int, int] = {}
         count = len(settings.crates)
         self.crates = [Crate(k, list(range(k, settings.instruments, count))) for k in range(count)]
         self._crate_of = {i: crate for crate in self.crates for i in crate.instruments}
@@ -146,6 +160,7 @@ class Machine:
                 i,
                 self._loop.utc_ns + noise_ns + int(off_ms * 1e6),
                 number != trigger,
+                self._no_clock.get(i, 0) <= now_ns,
             )
             self.readings[reading.mark] = reading
             self._loop.call_later(late_s, self._arrive, reading)
@@ -178,6 +193,10 @@ class Machine:
         """An instrument gives nothing for some time."""
         self._dead[instrument] = self._loop.now_ns + int(for_s * 1e9)
 
+    def no_clock(self, instrument: int, for_s: float) -> None:
+        """An instrument's readings come with the time 0 for some time."""
+        self._no_clock[instrument] = self._loop.now_ns + int(for_s * 1e9)
+
     def wrong_number(self, instrument: int, by: int, for_s: float) -> None:
         """An instrument's numbers are off for some time."""
         self._wrong[instrument] = (by, self._loop.now_ns + int(for_s * 1e9))
@@ -187,17 +206,17 @@ class Machine:
         block = np.zeros(len(readings), self.group.record)
         for row, reading in zip(block, readings, strict=True):
             row["trigger"], row["instrument"] = reading.trigger, reading.instrument
-            row["time_ns"], row["mark"] = reading.time_ns, reading.mark
+            row["time_ns"], row["mark"] = reading.time_ns if reading.is_timed else 0, reading.mark
             if self._plan.settings.epochs:
                 row["epoch"] = reading.start + 1
         return block
 
 
 async def run_crate(crate: Crate, machine: Machine, loop: VirtualLoop, sender: SendsReadings) -> None:
-    """Send what the instruments give until they give no more, and all of it is acknowledged."""
+    """Send what the instruments give until they give no more, or the crate leaves, and all of it is acknowledged."""
     stream: list[Reading] = []
     crate.streams.append(stream)
-    while not (crate.is_done and not crate.waiting):
+    while not (crate.is_over or crate.leaves.is_set()):
         crate.arrived.clear()
         while crate.waiting:
             if crate.stopped_until_ns > loop.now_ns:

@@ -42,6 +42,7 @@ class Mutant:
 
 UNFIT_GAPS = "commit gaps that cover what is committed"
 UNCOMPARED = "take what was late for a double of what is in its place without comparing them"
+VAGUE = "believe a time that two runs of a trigger have between them"
 
 MUTANTS = (
     Mutant(
@@ -49,7 +50,7 @@ MUTANTS = (
         file="daemon/pipeline/journal/journal.py",
         text=".max(initial=0)) <= synced\n",
         to=".max(initial=0)) <= 2**62\n",
-        seed=679,
+        plan="written-before-the-start-and-not-synced",
     ),
     Mutant(
         name="do not note what the database acknowledged",
@@ -87,7 +88,7 @@ MUTANTS = (
         file="daemon/pipeline/journal/journal.py",
         text="        make_folder(self._disk, self._folder)\n",
         to="        self._disk.make_folder(self._folder)\n",
-        seed=58,
+        plan="folder-made-before-the-start-and-not-synced",
     ),
     Mutant(
         name="do not sync dead letters",
@@ -136,7 +137,7 @@ MUTANTS = (
         file="backends/base.py",
         text=("    if is_ours and found.sequence >= to.sequence:\n        return True\n"),
         to=("    if is_ours and found.sequence > to.sequence:\n        return True\n"),
-        seed=119,
+        plan="late-readings-alone-committed-twice",
     ),
     Mutant(
         name="do not see that the database is behind",
@@ -178,7 +179,7 @@ MUTANTS = (
         file="daemon/pipeline/assembly/sessions.py",
         text="        new[wanted] = origin.sequence[wanted] >= self._doubt[origin.column[wanted]]\n",
         to="        new[wanted] = False\n",
-        seed=55,
+        plan="wrong-numbers-without-a-time",
     ),
     Mutant(
         name="forget what is set aside",
@@ -213,7 +214,7 @@ MUTANTS = (
         file="daemon/pipeline/assembly/sessions.py",
         text="        elif ended and session not in self._pinned:\n",
         to="        elif ended:\n",
-        seed=204,
+        plan="goodbye-while-the-intake-holds-the-session",
     ),
     Mutant(
         name="believe of the intake's log what another daemon calls settled",
@@ -251,13 +252,6 @@ MUTANTS = (
         plan="late-for-a-rejected-trigger-after-a-start",
     ),
     Mutant(
-        name="open triggers that are within reach and not remembered",
-        file="daemon/pipeline/assembly/open_run.py",
-        text="        if len(triggers) >= self.window.size:\n",
-        to="        if False:\n",
-        plan="most-instruments-behind-the-newest",
-    ),
-    Mutant(
         name="recall of the journal no more triggers than a window has",
         file="daemon/pipeline/recovery/recovery.py",
         text="    newest, is_whole = journal.read_last(2 * max(written_with.window, LEAST_WINDOW))\n",
@@ -270,14 +264,14 @@ MUTANTS = (
         file="daemon/pipeline/assembly/triggers.py",
         text="        if self.may_come_again and not",
         to="        if self.was_acknowledged and not",
-        plan="ahead-and-taken-again-from-the-intake",
+        plan="ahead-and-held-when-all-was-taken-again",
     ),
     Mutant(
         name="drop what the journal's last blocks count",
         file="daemon/pipeline/committer.py",
         text="told=waiting.block.revised)",
         to="told=waiting.block.revised[:0])",
-        plan="counted-and-committed-from-the-journal",
+        plan="a-gap-that-the-journals-last-block-fills",
         also=UNFIT_GAPS,
     ),
     Mutant(
@@ -300,14 +294,14 @@ MUTANTS = (
         file="daemon/pipeline/assembly/receipts.py",
         text="        self._closed += 1\n",
         to="        self._closed += 1\n        self.end_step()\n",
-        plan="closed-early-in-a-step",
+        plan="half-of-a-step-committed-and-the-power-cut",
     ),
     Mutant(
         name="have the time prove again where a late reading belongs",
         file="daemon/pipeline/placing.py",
         text="        odd &= ~belong\n",
         to="        pass\n",
-        plan="late-with-a-wrong-clock-from-the-journal",
+        plan="late-with-a-wrong-clock-and-revised-again",
     ),
     Mutant(
         name="take a crate far behind for a restart",
@@ -349,7 +343,8 @@ MUTANTS = (
         file="daemon/pipeline/assembly/assembly.py",
         text="        apart = run.window.apart_from_all(block[old])\n",
         to="        apart = run.window.apart(block[old])\n",
-        plan="forgotten-and-from-before-the-restart",
+        plan="late-from-before-the-restart-and-late-again",
+        also=VAGUE,
     ),
     Mutant(
         name="call lost what a journal calls settled without what was before",
@@ -406,7 +401,7 @@ MUTANTS = (
         plan="behind-a-gap-of-the-intake-and-killed-again",
     ),
     Mutant(
-        name="believe a time that two runs of a trigger have between them",
+        name=VAGUE,
         file="daemon/pipeline/assembly/triggers.py",
         text="(self._are_compared(block, origin, now) | is_vague)",
         to="self._are_compared(block, origin, now)",

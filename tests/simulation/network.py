@@ -138,9 +138,10 @@ class End(asyncio.Transport):
         if self._is_paused and len(self._outgoing) <= self._low:
             self._is_paused = False
             self._soon(self._resume_writing)
-        if not self._outgoing and (self._eof_wanted or self._closing) and not self._eof_sent:
-            self._eof_sent = True
-            self._send(EOF)
+        if not self._outgoing and (self._eof_wanted or self._closing):
+            if not self._eof_sent:
+                self._eof_sent = True
+                self._send(EOF)
             if self._closing:
                 self._end(None)
 

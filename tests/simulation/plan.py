@@ -19,6 +19,9 @@ RECEIVED = 0.3
 DARK_FROM = 1_000_000
 """In the plans of seeds from here on daemons start, and die, while the database is away."""
 
+LEAVING_FROM = 100_000_000
+"""In the plans of seeds from here on senders say goodbye, and others begin in their places."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
@@ -111,6 +114,7 @@ def draw(seed: int, protocol: Protocol = Protocol()) -> Plan:
         *_drawn(seed, "machine", settings, MACHINE, 4),
         *_drawn(seed, "at once", settings, AT_ONCE, 1),
         *(_dark(random.Random(f"{seed} dark"), settings) if seed >= DARK_FROM else ()),
+        *(_drawn(seed, "leaving", settings, LEAVING, 4) if seed >= LEAVING_FROM else ()),
     ]
     return Plan(seed=seed, settings=settings, events=tuple(sorted(events, key=lambda event: event.at_s)))
 
@@ -276,6 +280,8 @@ MACHINE: dict[str, Draw] = {
     "restart_crate": lambda rng, s: {"crate": _crate(rng, s)},
     "stop_crate": lambda rng, s: {"crate": _crate(rng, s), "for_s": _for_s(rng, 0.5, 4.0)},
 }
+
+LEAVING: dict[str, Draw] = {"goodbye": lambda rng, s: {"crate": _crate(rng, s)}}
 
 AT_ONCE: dict[str, Draw] = {
     "kill_in_outage": lambda rng, _: {

@@ -203,6 +203,7 @@ class Database:
         self.commits = 0
         self.on_commit: Callable[[Batch], None] = lambda batch: None
         self._crash: tuple[Moment, float, float, Callable[[], None]] | None = None
+        self._commits_before = 0
 
     def retried(self, group: str) -> JournalPosition:
         """Up to where it has the dead letters that were retried."""
@@ -212,9 +213,11 @@ class Database:
         """Answer nothing for so long."""
         self.down_until_ns = max(self.down_until_ns, self.loop.now_ns + int(for_s * 1e9))
 
-    def crash_at_commit(self, moment: Moment, part: float, down_s: float, then: Callable[[], None]) -> None:
-        """Die at the next commit; then: what else happens at that moment."""
-        self._crash = (moment, part, down_s, then)
+    def crash_at_commit(
+        self, moment: Moment, part: float, down_s: float, then: Callable[[], None], *, skip: int = 0
+    ) -> None:
+        """Die at the next commit, or after so many more; then: what else happens at that moment."""
+        self._crash, self._commits_before = (moment, part, down_s, then), skip
 
     def heal(self) -> None:
         """All is well from now on."""
@@ -228,12 +231,14 @@ class Database:
     async def commit(self, batch: Batch, life: Life) -> None:
         """Commit, or die."""
         self._see_taken(batch)
-        crash, self._crash = self._crash, None
-        if crash is None:
+        crash = self._crash
+        if crash is None or self._commits_before:
+            self._commits_before = max(0, self._commits_before - 1)
             await self._write(batch, 1.0)
             self.commits += 1
             self.on_commit(batch)
             return
+        self._crash = None
         moment, part, down_s, then = crash
         if moment is Moment.AFTER:
             await self._write(batch, 1.0)

@@ -123,6 +123,14 @@ def test_faults_come_after_so_many_calls_and_for_so_many(drive: Drive, disk: Sim
     disk.create(FOLDER / "3")
 
 
+def test_faults_are_of_the_calls_for_one_path(drive: Drive, disk: SimulatedDisk) -> None:
+    drive.faults.append(Fault("create", left=1, where="/1"))
+    disk.create(FOLDER / "0")
+    with pytest.raises(OSError, match="Input/output"):
+        disk.create(FOLDER / "1")
+    disk.create(FOLDER / "2")
+
+
 def test_replacing_leaves_the_old_or_the_new_whole(drive: Drive) -> None:
     """Whenever it is killed, and the power goes at the same time."""
     seen = set()

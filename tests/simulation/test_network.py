@@ -76,6 +76,20 @@ def test_bytes_arrive_in_order_in_pieces_and_later() -> None:
     play(scene)
 
 
+def test_who_has_said_that_it_writes_no_more_closes_when_the_other_has() -> None:
+    async def scene(loop: VirtualLoop, network, server, client, protocol) -> None:
+        client.write_eof()
+        await asyncio.sleep(1)
+        server.transport.close()
+        await asyncio.sleep(1)
+        assert protocol.lost == []
+        client.close()
+        await asyncio.sleep(0)
+        assert protocol.lost == [None]
+
+    play(scene)
+
+
 def test_who_does_not_read_makes_the_other_wait() -> None:
     async def scene(loop: VirtualLoop, network, server, client, protocol) -> None:
         client.set_write_buffer_limits(high=0)

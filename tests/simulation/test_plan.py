@@ -1,6 +1,18 @@
 """Plans, and how they shrink."""
 
-from tests.simulation.plan import AT_ONCE, DAEMON, DARK_FROM, DISK, MACHINE, NETWORK, STORE, Plan, draw
+from tests.simulation.plan import (
+    AT_ONCE,
+    DAEMON,
+    DARK_FROM,
+    DISK,
+    LEAVING,
+    LEAVING_FROM,
+    MACHINE,
+    NETWORK,
+    STORE,
+    Plan,
+    draw,
+)
 from tests.simulation.shrinking import shrink
 
 
@@ -46,3 +58,8 @@ def test_in_plans_of_high_seeds_daemons_die_while_the_database_is_away() -> None
         away = [(event.at_s, event.at_s + event.settings["for_s"]) for event in events if event.kind == "outage"]
         deaths = [event.at_s for event in events if event.kind in {"kill", "cut_power", "restart", "move"}]
         assert any(start <= at_s <= end for start, end in away for at_s in deaths)
+
+
+def test_in_plans_of_higher_seeds_senders_say_goodbye() -> None:
+    plans = [draw(seed) for seed in range(LEAVING_FROM, LEAVING_FROM + 20)]
+    assert set(LEAVING) <= {event.kind for plan in plans for event in plan.events}

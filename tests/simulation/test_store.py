@@ -83,6 +83,18 @@ def test_a_commit_whose_outcome_nobody_knows(moment: Moment, is_there: bool) -> 
     play(scene)
 
 
+def test_it_dies_after_so_many_commits() -> None:
+    async def scene(database: Database, client: Client) -> None:
+        database.crash_at_commit(Moment.BEFORE, 0.0, 0.0, lambda: None, skip=1)
+        await client.commit(batch_of(1))
+        with pytest.raises(StoreUnavailable):
+            await client.commit(batch_of(2))
+        await client.commit(batch_of(2))
+        assert there(database) == {10, 11, 20, 21}
+
+    play(scene)
+
+
 @pytest.mark.parametrize(("part", "readings", "rows"), [(0.1, 0, 0), (0.3, 1, 0), (0.6, 2, 0), (0.9, 2, 1)])
 def test_a_commit_in_parts_leaves_some_of_it(part: float, readings: int, rows: int) -> None:
     async def scene(database: Database, client: Client) -> None:

@@ -1,6 +1,7 @@
 """The world: one run of a plan, from the first trigger until all is healed, drained and compared."""
 
 import asyncio
+import contextlib
 import contextvars
 import errno
 import gc
@@ -27,6 +28,8 @@ from tests.simulation.store import Client, Database, Moment, Rejection, marks_of
 
 DRAINED_WITHIN_S = 240.0
 """In virtual time: what is not settled so long after the last fault never will be."""
+
+GOODBYE_S = 2.0
 
 HOSTS = 2
 
@@ -75,7 +78,7 @@ class World:
             self.machine,
             self.database.store,
             drives,
-            is_honest=not kinds & {"clock", "wrong_number"},
+            is_honest=not kinds & {"clock", "no_clock", "wrong_number"},
             restarts="restart_numbers" in kinds,
         )
         self.at_host = 0
@@ -305,23 +308,32 @@ class World:
         is_over = False
         while not is_over:
             crate.restart.clear()
+            crate.leaves.clear()
             sender = await self._connect(crate)
             self._resumed_in[crate.number] = self.lives
             self._watch_acknowledgements(crate, sender)
             sending = self.loop.create_task(run_crate(crate, self.machine, self.loop, sender))
             restart = self.loop.create_task(crate.restart.wait())
             await asyncio.wait([sending, restart], return_when=asyncio.FIRST_COMPLETED)
-            is_over = sending.done()
-            if is_over:
-                await self._say_goodbye(crate, sender, sending)
+            is_over = sending.done() and crate.is_over
+            if sending.done():
+                self._see_sent(crate, sender, sending)
             else:
                 self.oracle.see_forgotten(crate)
             for task in (sending, restart):
                 task.cancel()
             await asyncio.gather(sending, restart, return_exceptions=True)
+            if crate.leaves.is_set() and not is_over:
+                await self._say_goodbye(sender)
             await sender.close()
 
-    async def _say_goodbye(self, crate: Crate, sender: Sender | PlainSender, sending: "asyncio.Task[None]") -> None:
+    async def _say_goodbye(self, sender: Sender | PlainSender) -> None:
+        """As a program does that ends in order; where the daemon does not close in time, it ends all the same."""
+        if isinstance(sender, Sender):
+            with contextlib.suppress(SenderError):
+                await sender.finish(GOODBYE_S)
+
+    def _see_sent(self, crate: Crate, sender: Sender | PlainSender, sending: "asyncio.Task[None]") -> None:
         error = sending.exception()
         if error is not None:
             self.oracle.find("a sender failed", f"crate {crate.number}: {error!r}")
@@ -523,9 +535,9 @@ class Events:
 
     # --- the disk -----------------------------------------------------------------------------------------------
 
-    def _fail(self, call: str, times: int, skip: int, short: float) -> None:
+    def _fail(self, call: str, times: int, skip: int, short: float, where: str = "") -> None:
         drive = self._world.hosts[self._world.at_host].drive
-        drive.faults.append(Fault(call, times, skip, errno.EIO, short))
+        drive.faults.append(Fault(call, times, skip, errno.EIO, short, where))
 
     def _fail_sync_then_cut_power(self, times: int, skip: int, after_s: float) -> None:
         self._fail("sync", times, skip, 0.0)
@@ -546,7 +558,7 @@ class Events:
     def _outage(self, for_s: float) -> None:
         self._world.database.be_down(for_s)
 
-    def _crash(self, moment: str, part: float, down_s: float, daemon_too: int, lost_s: float) -> None:
+    def _crash(self, moment: str, part: float, down_s: float, daemon_too: int, lost_s: float, skip: int = 0) -> None:
         world = self._world
 
         def then() -> None:
@@ -555,7 +567,7 @@ class Events:
                 world.life.on_death(lambda: world.start_later(down_s))
                 world.life.kill()
 
-        world.database.crash_at_commit(Moment(moment), part, down_s, then)
+        world.database.crash_at_commit(Moment(moment), part, down_s, then, skip=skip)
 
     def _lose(self, part: float, down_s: float) -> None:
         """The server crashes: an asynchronous one loses what it acknowledged last."""
@@ -606,11 +618,17 @@ class Events:
     def _dead(self, instrument: int, for_s: float) -> None:
         self._world.machine.dead(instrument, for_s)
 
+    def _no_clock(self, instrument: int, for_s: float) -> None:
+        self._world.machine.no_clock(instrument, for_s)
+
     def _wrong_number(self, instrument: int, by: int, for_s: float) -> None:
         self._world.machine.wrong_number(instrument, by, for_s)
 
     def _restart_crate(self, crate: int) -> None:
         self._world.machine.crates[crate].restart.set()
+
+    def _goodbye(self, crate: int) -> None:
+        self._world.machine.crates[crate].leave()
 
     def _stop_crate(self, crate: int, for_s: float) -> None:
         self._world.machine.crates[crate].stopped_until_ns = self._world.loop.now_ns + int(for_s * 1e9)

@@ -96,6 +96,7 @@ class Assembly:
             letters=self._letters,
         )
         self._armed_until_ns = 0
+        self._taken_again_ns: int | None = None  # until then readings were taken again (monotonic), and some are held
 
     @property
     def counts(self) -> AssemblyCounts:
@@ -116,9 +117,15 @@ class Assembly:
         finally:
             self._triggers.was_acknowledged = False
 
-    def end_taking_again(self) -> None:
-        """Nothing is taken again any more."""
-        self._triggers.may_come_again = False
+    def end_taking_again(self, now: Instant) -> None:
+        """Nothing is taken again any more; of what is held of it by now some may still be set aside."""
+        self._taken_again_ns = now.monotonic_ns
+        self._see_taken_again()
+
+    def _see_taken_again(self) -> None:
+        until, oldest = self._taken_again_ns, [strays.oldest_ns for strays in self._all_strays]
+        if until is not None and all(each is None or each > until for each in oldest):
+            self._triggers.may_come_again, self._taken_again_ns = False, None
 
     @property
     def run(self) -> int:
@@ -230,6 +237,7 @@ class Assembly:
         out: list[ClosedBlock] = []
         due = now.monotonic_ns - self._timeout_ns
         self._let_go(due, now, out)
+        self._see_taken_again()
         self._triggers.close(np.flatnonzero(self._triggers.pool.opened <= due), now, out)
         self._end_step(now, out)
         return out
@@ -239,6 +247,8 @@ class Assembly:
         self._triggers.pool.opened[self._triggers.pool.opened != FREE] = now.monotonic_ns
         for strays in self._all_strays:
             strays.restart(now.monotonic_ns)
+        if self._taken_again_ns is not None:
+            self._taken_again_ns = now.monotonic_ns
 
     def change_timeout(self, timeout_ns: int) -> None:
         """Close triggers so long after their first reading from now on, those that are open too."""
@@ -290,7 +300,7 @@ class Assembly:
         times = block["time_ns"]
         if not times.all():
             times[times == 0] = now.utc_ns
-        block, origin = self._without_letters(block, origin)
+        block, origin = self._without_letters(block, origin, now)
         epochs = block["epoch"]
         if (epochs == epochs[:1]).all():
             if len(block):
@@ -312,16 +322,22 @@ class Assembly:
                 self._triggers.refuse(reason, origin[these])
         return block[~bad], origin[~bad]
 
-    def _without_letters(self, block: Array, origin: Origin) -> tuple[Array, Origin]:
+    def _without_letters(self, block: Array, origin: Origin, now: Instant) -> tuple[Array, Origin]:
         """What was sent before, and made a dead letter of then, is a double.
 
+        What comes without its time has another one each time that it is sent: with an epoch the rest tells which it is.
         What a session knows does not matter here: a power cut takes that with the journal, and leaves the letters.
         """
         if not self._letters:
             return block, origin
         double = self.sessions.may_be_resent(origin)
         if double.any():
-            double[double] = self._letters.have(block[double])
+            sent = block[double]
+            have = self._letters.have(sent)
+            is_untimed = ~have & (sent["time_ns"] == now.utc_ns) & (sent["epoch"] != 0)
+            if is_untimed.any():
+                have[is_untimed] = self._letters.have_but_for_times(sent[is_untimed])
+            double[double] = have
         if not double.any():
             return block, origin
         self.counts.duplicate += int(np.count_nonzero(double))

@@ -43,10 +43,9 @@ class OpenRun:
         self.progress.resume(history)
         if not self.epoch:
             self.started_ns = int(history["time_ns"].min())
-        # Where most instruments were far behind the newest triggers, there are more within reach than are remembered.
+        # Two rows that are a window apart share a place, and the older one is forgotten. Where no two are, as many rows
+        # as the window has places fill it, and no trigger below the lowest is opened (`Window.are_behind`).
         triggers = history["trigger"]
-        if len(triggers) >= self.window.size:
-            self.progress.leave(int(triggers[0]) - 1)
         forgotten = triggers[self.window.slots(triggers) == UNKNOWN]
         if len(forgotten):
             self.progress.leave(int(forgotten[-1]))

@@ -367,6 +367,18 @@ def test_a_dead_letter_that_its_session_sends_again_is_a_double() -> None:
     assert (assembly.counts.duplicate, assembly.held) == (2, 3)
 
 
+def test_a_dead_letter_that_came_without_its_time_is_known_when_it_comes_again() -> None:
+    """It has the time of its receipt, another one then. With a time of its own, or without an epoch, it is new."""
+    letters = np.concatenate([epoch_7(make_block(GROUP, [(2, 3), (2, 2)])), make_block(GROUP, [(2, 1)])])
+    letters = letters.astype(GROUP.record)
+    assembly = make(letters=letters)
+    column = assembly.sessions.connect(KEY, first=0, upto=5, spooled=False, now=at(1)).column
+    again = letters.copy()
+    again["time_ns"] = [0, START_NS + 77, 0]
+    assembly.receive(again, Origin.of(column, 0, 3), at(9))
+    assert (assembly.counts.duplicate, assembly.held) == (1, 2)
+
+
 def test_a_dead_letter_is_known_where_a_power_cut_took_what_its_session_knew() -> None:
     """Journal and table were lost, the letters were not: a reading was stored, and a dead letter as well."""
     letters = epoch_7(make_block(GROUP, [(2, 3)]))
@@ -433,6 +445,32 @@ def test_what_is_taken_again_and_set_aside_is_a_double_when_its_session_sends_it
         assembly.set_aside_again(Aside.of(ahead, 0, AsideReason.AHEAD), at(1))
     assembly.receive(ahead, Origin.of(join(assembly).column, 5, 1), at(2))
     assert (assembly.counts.duplicate, assembly.counts.aside, assembly.held) == (1, {"ahead": 1}, 0)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_was_taken_again_and_is_held_is_a_double_once_it_is_set_aside(is_restarted: bool) -> None:
+    """It may be let go only when nothing is taken again any more; its sender may send it later still."""
+    assembly = make(np.array([(KEY, 5, 5, START_NS // 1_000_000_000)], SESSION), is_uncertain=True)
+    assembly.receive(epoch_7(whole(GROUP, 1)), None, at(0))
+    ahead = epoch_7(make_block(GROUP, [(1000, 3)]))
+    assembly.take_again(ahead.copy(), at(1))
+    assembly.end_taking_again(at(2))
+    if is_restarted:
+        assembly.restart_timeouts(at(500))
+    (block,) = assembly.close_due(at(600 + TIMEOUT))
+    assert block.aside is not None
+    assert block.aside.reason.tolist() == [AsideReason.AHEAD]
+    column = join(assembly).column
+    assembly.receive(ahead.copy(), Origin.of(column, 5, 1), at(1700))
+    assert (assembly.counts.duplicate, assembly.held) == (1, 0)
+    # What comes from now on is not remembered: the numbers of its session tell.
+    later = epoch_7(make_block(GROUP, [(2000, 3)]))
+    assembly.receive(epoch_7(whole(GROUP, 2)), None, at(1700))
+    assembly.receive(later.copy(), None, at(1700))
+    assembly.close_due(at(1700 + TIMEOUT))
+    assert assembly.counts.aside == {"ahead": 2}
+    assembly.receive(later, Origin.of(column, 6, 1), at(2800))
+    assert (assembly.counts.duplicate, assembly.held) == (1, 1)
 
 
 def test_what_has_the_time_of_its_receipt_cannot_be_compared_and_is_a_double() -> None:
