@@ -23,6 +23,7 @@ from dashboard.compression import LEAST_BYTES, CompressedFiles
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
 from dashboard.feed.hub import Hub, Viewer
 from dashboard.feed.marks import SHOWN_MOST
+from dashboard.feed.relay import file_of
 from dashboard.own_tabs.loading import ids_of, load_tabs
 from dashboard.tabs import TABS, alarm_strip, marks
 from dashboard.tabs.orders import Orders
@@ -182,9 +183,10 @@ def build_app(
     async def health() -> dict[str, str | int | None]:
         return {"page": "ok", "daemon": hub.problem or "ok", "browsers": hub.viewers}
 
-    for tab in tabs:
-        if tab.routes is not None:
-            api.include_router(tab.routes(hub, questions))
+    @api.get("/answers/{workload}/{run}/{kind}")
+    async def file(workload: str, run: str, kind: str) -> Response:
+        return await file_of(questions, workload, run, kind)
+
     policy = _mount_dash(api, tabs, hub, questions, build=build, way_out=LOG_OUT if password is not None else "")
     api.add_middleware(CompressedFiles)
     api.add_middleware(GZipMiddleware, minimum_size=LEAST_BYTES, compresslevel=5)  # what Dash answers
@@ -224,6 +226,7 @@ def _mount_dash(api: FastAPI, tabs: Sequence[Tab], hub: Hub, questions: DaemonAp
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("triggerlog", "choose"), Input(CHOOSE, "data"), prevent_initial_call=True
     )
+    app.clientside_callback(ClientsideFunction("triggerlog", "keys"), Input("keys-on", "checked"))  # type: ignore[no-untyped-call]
     alarm_strip.register(app, hub, questions)
     marks.register(app, hub, questions)
     for tab in tabs:

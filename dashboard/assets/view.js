@@ -134,6 +134,9 @@
       T.choose(change, true);
       document.querySelector("#panel-" + T.view.tab + " .panel")?.scrollIntoView({ block: "nearest" });
     },
+    keys(on) {
+      T.hasKeys = on;
+    },
     closed(opened) {
       if (opened !== false || picked === null) return;
       const cell = T.cell(picked);

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any, TypeVar
 
 import httpx
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
 
@@ -37,12 +37,6 @@ log = logging.getLogger(__name__)
 
 class DaemonUnavailable(Exception):
     """The daemon did not answer, or not with what was asked; the message is one line for the person who asked."""
-
-
-class Answer(BaseModel):
-    """Part of something the daemon answered, for those who read no more of it."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 A = TypeVar("A", bound=BaseModel)
@@ -157,13 +151,7 @@ class DaemonApi:
             raise DaemonUnavailable(f"the daemon at {self.url} cannot be reached ({_word(problem)})") from None
 
     async def _get(self, path: str, asked: Asked, answer: type[A]) -> A:
-        response = await self._send("GET", path, asked=asked)
-        if not response.is_success:
-            raise DaemonUnavailable(f"the daemon answered {response.status_code}: {detail_of(response)}")
-        try:
-            return answer.model_validate_json(response.content)
-        except ValidationError as problem:
-            raise DaemonUnavailable(f"the daemon's answer is not one this page knows: {first_of(problem)}") from None
+        return read(await self._send("GET", path, asked=asked), answer)
 
 
 class StatusStream:
@@ -200,7 +188,7 @@ class StatusStream:
                 self._on_loss(f"no frame for {SILENCE_S:g} s")
             except ValidationError as problem:
                 self._on_loss(
-                    f"its status is not one this page knows, start page and daemon alike ({first_of(problem)})"
+                    f"its status is not one this page knows, start page and daemon alike ({_first_of(problem)})"
                 )
             except InvalidStatus as problem:
                 self._on_loss(_refusal(problem))
@@ -246,6 +234,16 @@ def _word(problem: Exception) -> str:
     return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
 
 
+def read(response: httpx.Response, model: type[A]) -> A:
+    """What the daemon answered. Raises DaemonUnavailable: it refused, or answered something else."""
+    if not response.is_success:
+        raise DaemonUnavailable(f"the daemon answered {response.status_code}: {detail_of(response)}")
+    try:
+        return model.model_validate_json(response.content)
+    except ValidationError as problem:
+        raise DaemonUnavailable(f"the daemon's answer is not one this page knows: {_first_of(problem)}") from None
+
+
 def detail_of(response: httpx.Response) -> str:
     """What is wrong and what to do, as the daemon answers, in one line."""
     try:
@@ -254,7 +252,7 @@ def detail_of(response: httpx.Response) -> str:
         return response.reason_phrase
 
 
-def first_of(problem: ValidationError) -> str:
+def _first_of(problem: ValidationError) -> str:
     """The first thing that is wrong, in one line."""
     error = problem.errors()[0]
     return f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"

@@ -1,13 +1,12 @@
 """What browsers ask of the daemon through the page: once for all of them, and only while somebody looks."""
 
 import re
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import orjson
 from fastapi import Response
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from dashboard.feed.client import DaemonApi, DaemonUnavailable, detail_of, first_of
+from dashboard.feed.client import DaemonApi, DaemonUnavailable, detail_of, read
 
 RUN = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.:-]{1,80}")
 """An id of a run, as far as the page knows it."""
@@ -41,17 +40,12 @@ async def answer_of(api: DaemonApi, model: type[M], path: str, **asked: int | st
     answer = await api.ask(path, **asked)
     if answer.status_code == 404:
         raise NotThere(detail_of(answer))
-    if not answer.is_success:
-        raise DaemonUnavailable(f"the daemon answered {answer.status_code}: {detail_of(answer)}")
-    try:
-        return model.model_validate_json(answer.content)
-    except ValidationError as problem:
-        raise DaemonUnavailable(f"the daemon's answer is not one this page knows: {first_of(problem)}") from None
+    return read(answer, model)
 
 
 async def file_of(api: DaemonApi, workload: str, run: str, kind: str) -> Response:
     """A file of a run, as the daemon has it: a report to be looked at, the others to be saved."""
-    if kind not in FILES[workload] or not RUN.fullmatch(run):
+    if kind not in FILES.get(workload, {}) or not RUN.fullmatch(run):
         return plain_answer(404, f"there is no {kind} of a run {run!r}")
     try:
         answer = await api.fetch(f"/{workload}/{run}/{kind}")
@@ -64,15 +58,6 @@ async def file_of(api: DaemonApi, workload: str, run: str, kind: str) -> Respons
     return Response(answer.content, 200, shown if kind == "report" else saved, FILES[workload][kind])
 
 
-def json_answer(status: int, body: Any) -> Response:
-    """An answer that nobody keeps."""
-    return _json(status, orjson.dumps(body))
-
-
 def plain_answer(status: int, line: str) -> Response:
     """One line for the eyes, that nobody keeps."""
     return Response(line, status, {"Cache-Control": "no-store"}, "text/plain")
-
-
-def _json(status: int, body: bytes) -> Response:
-    return Response(body, status, {"Cache-Control": "no-store"}, "application/json")

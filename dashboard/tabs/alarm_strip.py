@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import dash_mantine_components as dmc
 import orjson
 from dash import Dash, Input, State, dcc, html
 
@@ -39,7 +40,7 @@ def alarm_strip() -> Any:
             html.Section([new, below], id="alarms", **aria("Alarms")),
             outcome(OUTCOME),
             dcc.Store(id=ASKED),
-            html.Div(id="alarm-news", role="status", className="unseen"),
+            dmc.VisuallyHidden(html.Div(id="alarm-news", role="status")),
         ],
         **data(frame="alarms"),
     )

@@ -20,17 +20,8 @@ GREY = "#76839a"  # what stands beside it for comparison
 LIMIT = "#d98a86"
 RED = "#ff8178"
 CHOSEN = "#ffd479"
-COLOURS = {
-    "ink": INK,
-    "faint": FAINT,
-    "rule": RULE,
-    "calm": CALM,
-    "grey": GREY,
-    "limit": LIMIT,
-    "red": RED,
-    "chosen": CHOSEN,
-}
-"""The same for the scripts, which draw most charts."""
+COLOURS = {"ink": INK, "limit": LIMIT, "chosen": CHOSEN}
+"""What the scripts draw with."""
 
 CHART_HEIGHT = 190
 GRAPH_HEIGHT = 360

@@ -14,6 +14,7 @@ from dash import Dash, Input, Output, State, ctx, dcc, html, no_update, set_prop
 
 from dashboard.feed.client import DaemonApi, DaemonUnavailable, detail_of
 from dashboard.tabs.forms import EVERY, elsewhere, errors, field_id, taken
+from dashboard.tabs.parts import dialog
 
 REMEMBERED = "remembered"
 """The dcc.Store with the token that is remembered, a State of each callback that gives an order."""
@@ -216,36 +217,26 @@ def order_dialog() -> Any:
         [
             dcc.Store(id=REMEMBERED, storage_type="session"),
             dcc.Store(id="order"),
-            dmc.Modal(
-                id="order-dialog",
-                opened=False,
-                centered=True,
-                closeButtonProps={"aria-label": "Close"},
-                transitionProps={"duration": 0},
-                children=[
-                    html.P("", id="order-problem", className="alert", role="alert", hidden=True),
-                    dmc.PasswordInput(
-                        id="order-token",
-                        label="Token of the daemon’s API",
-                        description=(
-                            "It is in api-token in the daemon’s state_dir, or where token_file or token_env in [api] "
-                            "says."
-                        ),
-                        descriptionProps={"c": "gray.4"},
-                        autoComplete="off",
-                        **{"data-autofocus": True},
+            dialog(
+                "order-dialog",
+                html.P("", id="order-problem", className="alert", role="alert", hidden=True),
+                dmc.PasswordInput(
+                    id="order-token",
+                    label="Token of the daemon’s API",
+                    description=(
+                        "It is in api-token in the daemon’s state_dir, or where token_file or token_env in [api] says."
                     ),
-                    dmc.Checkbox(
-                        id="order-remember", label="Remember it in this browser tab until it is closed", mt="sm"
-                    ),
-                    dmc.Group(
-                        [
-                            dmc.Button("Send", id="order-send"),
-                            dmc.Button("Cancel", id="order-cancel", variant="default"),
-                        ],
-                        mt="md",
-                    ),
-                ],
+                    autoComplete="off",
+                    **{"data-autofocus": True},
+                ),
+                dmc.Checkbox(id="order-remember", label="Remember it in this browser tab until it is closed", mt="sm"),
+                dmc.Group(
+                    [
+                        html.Button("Send", id="order-send", className="primary", type="button"),
+                        html.Button("Cancel", id="order-cancel", className="plain", type="button"),
+                    ],
+                    mt="md",
+                ),
             ),
         ]
     )

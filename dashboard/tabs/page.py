@@ -10,7 +10,7 @@ from dashboard import zone
 from dashboard.tabs.alarm_strip import alarm_strip
 from dashboard.tabs.marks import marks_panel
 from dashboard.tabs.orders import order_dialog
-from dashboard.tabs.parts import CHOOSE, HIDDEN, UNPRESSED, aria, attributes, data, live, over, when
+from dashboard.tabs.parts import CHOOSE, HIDDEN, UNPRESSED, aria, attributes, data, dialog, live, over, when
 from dashboard.tabs.tab import Tab
 
 RANGES: tuple[tuple[str, str, float | None], ...] = (
@@ -21,8 +21,9 @@ RANGES: tuple[tuple[str, str, float | None], ...] = (
 )
 """Name in the address, label, width in seconds; None is the whole run."""
 
-CHECKBOX: dict[str, Any] = {"type": "checkbox"}
-"""A kind of input that Dash does not list."""
+SHADES = ("ink", "soft", "faint", "faint", "edge", "pressed", "raised", "panel", "raised", "ground")
+THEME = {"colors": {"dark": [f"var(--{shade})" for shade in SHADES]}}
+"""The shades of Mantine's dark scheme, from the letters to the ground, are those of assets/_parts.css."""
 
 DIGITS = 9
 
@@ -38,6 +39,7 @@ def page(build: str, tabs: Sequence[Tab]) -> Any:
     """The whole layout; the first of the tabs is open."""
     return dmc.MantineProvider(
         forceColorScheme="dark",
+        theme=THEME,
         children=html.Div(
             id="page",
             **data(link="none", build=build),
@@ -317,22 +319,15 @@ def keys(tabs: int) -> Any:
     """The list of single keys, and the switch that turns them off (WCAG 2.1.4). tabs: how many there are."""
     opening = (f"1 … {min(tabs, DIGITS)}", "open a tab")
     listed = [part for pressed, what in (opening, *KEYS) for part in (html.Dt(html.Kbd(pressed)), html.Dd(what))]
-    return html.Dialog(
-        [
-            html.H2("Keys", id="keys-title"),
-            html.Dl(listed),
-            html.Label(
-                [
-                    dcc.Input(id="keys-on", **CHECKBOX),
-                    " use single-key shortcuts (saved in this browser)",
-                ]
-            ),
-            html.Button("Close", id="keys-close", className="plain", type="button"),
-        ],
-        id="keys-dialog",
-        className="keys-dialog",
-        **attributes(aria_labelledby="keys-title"),
+    switch = dmc.Checkbox(
+        id="keys-on",
+        label="use single-key shortcuts (saved in this browser)",
+        checked=True,
+        persistence=True,
+        persistence_type="local",
+        mt="md",
     )
+    return dialog("keys-dialog", html.Dl(listed, className="pairs"), switch, title="Keys")
 
 
 def _panel(tab: Tab, *, is_open: bool) -> Any:

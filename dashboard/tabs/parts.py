@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import dash_mantine_components as dmc
 from dash import ctx, dcc, html, set_props
 
 from dashboard.tabs.figures import CHART_HEIGHT, chart, graph_config
@@ -96,6 +97,19 @@ def panel_head(title: str, note: str) -> Any:
 def section(title: str, name: str, note: str) -> Any:
     """A panel whose contents a script makes; name: id of the element for these."""
     return html.Section([panel_head(title, note), html.Div(id=name)], className="panel", **aria(title))
+
+
+def dialog(name: str, *children: Any, title: str = "") -> Any:
+    """A dialog, closed: it is open while its `opened` is true, and Escape closes it."""
+    return dmc.Modal(
+        list(children),
+        id=name,
+        title=title,
+        opened=False,
+        centered=True,
+        closeButtonProps={"aria-label": "Close"},
+        transitionProps={"duration": 0},
+    )
 
 
 def chart_panel(

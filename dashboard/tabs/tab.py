@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from dash import Dash
-from fastapi import APIRouter
 
 from dashboard.feed.client import DaemonApi
 from dashboard.feed.hub import Hub
@@ -20,7 +19,6 @@ class Tab:
     layout: makes what is in its panel, when it is first opened.
     needs: scripts that its components are in, loaded before that.
     overlay: makes what it shows beside the page, such as a drawer.
-    routes: what its scripts ask the page for.
     callbacks: registers what Dash calls back on.
     """
 
@@ -29,5 +27,4 @@ class Tab:
     layout: Callable[[], list[Any]]
     needs: tuple[str, ...] = ()
     overlay: Callable[[], Any] | None = None
-    routes: Callable[[Hub, DaemonApi], APIRouter] | None = None
     callbacks: Callable[[Dash, Hub, DaemonApi], None] | None = None

@@ -17,7 +17,7 @@ interface InstrumentState {
 }
 
 interface Settings {
-  colours: Record<"ink" | "faint" | "rule" | "calm" | "grey" | "limit" | "red" | "chosen", string>;
+  colours: Record<"ink" | "limit" | "chosen", string>;
   session_ended: number;
   history: { hour_s: number; bucket_s: number; kept_s: number; gap_s: number };
   ranges_s: Record<string, Value>;
@@ -392,6 +392,7 @@ interface Triggerlog {
   readView(): void;
   choose(change: Partial<View>, further?: boolean): void;
   pause(): void;
+  hasKeys: boolean;
   stepRange(by: number): void;
   drawView(): void;
   pick(group: string, instrument: number): void;
@@ -451,7 +452,7 @@ interface Window {
   triggerlog: Triggerlog;
   dash_clientside: {
     set_props(id: string | object, props: object): void;
-    triggerlog?: { closed(opened: boolean): void; choose(change: Partial<View> | null): void };
+    triggerlog?: { closed(opened: boolean): void; choose(change: Partial<View> | null): void; keys(on: boolean): void };
   };
   dashAgGridFunctions: Record<string, unknown>;
   dashAgGridComponentFunctions: Record<string, unknown>;

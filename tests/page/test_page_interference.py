@@ -89,9 +89,11 @@ def test_an_experiment_is_chosen_drawn_and_its_doses_marked(stage: Stage, fresh:
     page.mouse.click(*at_30_s)
     expect(page.locator("#experiment-dose-keys button", has_text="8")).to_have_attribute("aria-pressed", "true")
     bands_are_marked(page, 3)
-    report = httpx.get(
-        f"{stage.page.url}/answers/interference/{DOSES}/report", verify=False, trust_env=False, timeout=60
-    )
+    report, *missing = [
+        httpx.get(f"{stage.page.url}/answers/{path}", verify=False, trust_env=False, timeout=60)
+        for path in (f"interference/{DOSES}/report", f"interference/{DOSES}/csv", f"elsewhere/{DOSES}/report")
+    ]
+    assert [answer.status_code for answer in missing] == [404, 404]
     assert "default-src 'none'" in report.headers["content-security-policy"]
     page.goto(str(report.url))
     expect(page.locator("h1")).to_have_text(DOSES)

@@ -60,6 +60,18 @@ def test_keys_act_unless_somebody_types_or_has_turned_them_off(fresh: Watched) -
     expect(keys).to_be_hidden()
     page.keyboard.press("3")
     seen(page, "live")
+    page.reload()
+    live(page)
+    page.keyboard.press("3")
+    seen(page, "live")
+    page.keyboard.press("?")
+    keys.get_by_role("checkbox").click()
+    page.keyboard.press("3")
+    seen(page, "live")
+    page.keyboard.press("Escape")
+    expect(keys).to_be_hidden()
+    page.keyboard.press("3")
+    seen(page, "reads")
 
 
 def test_a_chart_of_a_tab_that_was_not_seen_has_its_size_when_it_is(stage: Stage, opened: Watched) -> None:

@@ -46,7 +46,7 @@ def drawer() -> Any:
                 id="drawer",
                 opened=False,
                 position="right",
-                size="30rem",
+                size="min(30rem, 100vw)",
                 padding="md",
                 closeButtonProps={"aria-label": "Close"},
                 # Instruments that are chosen next stay in reach, and the live page in sight.

@@ -6,15 +6,7 @@
 
 from dashboard.tabs.interference.callbacks import callbacks
 from dashboard.tabs.interference.layout import panel
-from dashboard.tabs.interference.routes import report_routes
 from dashboard.tabs.tab import Tab
 from dashboard.tabs.tables import GRID
 
-TAB = Tab(
-    key="interference",
-    title="Interference",
-    layout=panel,
-    needs=GRID,
-    routes=lambda _, api: report_routes(api),
-    callbacks=callbacks,
-)
+TAB = Tab(key="interference", title="Interference", layout=panel, needs=GRID, callbacks=callbacks)

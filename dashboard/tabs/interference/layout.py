@@ -40,14 +40,14 @@ READERS = [
     )
 ]
 SERVER = [
-    Column(name="name", label="Counter, per second", width=200, wide=True),
+    Column(name="name", label="Counter, per second", width=186, wide=True),
     *(
-        Column(name=name, label=label, width=104, wide=True)
+        Column(name=name, label=label, width=96, wide=True)
         for name, label in (("a", "A"), ("b", "B"), ("ratio", "B to A"))
     ),
 ]
 PAST = [
-    Column(name="id", label="Experiment", press="", width=188, wide=True),
+    Column(name="id", label="Experiment", press="", width=204, wide=True),
     Column(name="what", label="Readers", words=True, width=142, wide=True),
     Column(name="state", label="State", words=True, width=110, wide=True),
     Column(name="p99", label="p99, B to A", width=78, wide=True),
@@ -145,7 +145,7 @@ def _result() -> Any:
                     _table("experiment-server", "Counters of the server", SERVER),
                 ],
                 className="columns",
-                style=widths(1.6, 1),
+                style=widths(1.75, 1),
             ),
             html.Div(id="experiment-remarks", className="hint"),
         ],

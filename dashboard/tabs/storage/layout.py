@@ -7,6 +7,8 @@ from dash import dcc, html
 from dashboard.tabs.parts import aria, panel_head, tick
 from dashboard.tabs.tables import Column, columns, table
 
+TEN_DIGITS_PX = 120
+
 OUTAGE = [
     *columns(
         ("group", "Group"),
@@ -23,17 +25,22 @@ OUTAGE = [
     ),
     *columns(("risk", "At risk", "committed so recently that a crash of the server now could lose them")),
 ]
-STORED = columns(
-    ("group", "Group"),
-    ("readings", "Readings", "the server's estimate, or this logger's count where that is higher"),
-    ("rows", "Rows", "the server's estimate where counting is expensive"),
-    ("size", "Size", "with indexes and ledger"),
-    ("each", "Per reading"),
-    ("rate", "Per day, current rate"),
-    ("measured", "Per day, measured"),
-    ("over", "Measured over"),
-    ("partitions", "Partitions"),
-)
+STORED = [
+    *columns(("group", "Group")),
+    *columns(
+        ("readings", "Readings", "the server's estimate, or this logger's count where that is higher"),
+        ("rows", "Rows", "the server's estimate where counting is expensive"),
+        width=TEN_DIGITS_PX,
+    ),
+    *columns(
+        ("size", "Size", "with indexes and ledger"),
+        ("each", "Per reading"),
+        ("rate", "Per day, current rate"),
+        ("measured", "Per day, measured"),
+        ("over", "Measured over"),
+        ("partitions", "Partitions"),
+    ),
+]
 PARTITIONS = [
     Column(name="name", label="Partition", width=100, wide=True),
     Column(name="from", label="From, UTC", width=104, wide=True),
@@ -51,26 +58,28 @@ JOURNALS = columns(
     ("full", "Full in", "if the database accepted nothing from now on"),
     ("problem", "State"),
 )
-ACCOUNT = columns(
-    ("group", "Group"),
-    ("received", "Received"),
-    ("recovered", "+ recovered", "found in the journal at the start: left by an earlier daemon"),
-    ("committed", "= committed"),
-    ("duplicate", "+ duplicate"),
-    ("refused", "+ refused"),
-    ("aside", "+ aside", "for no trigger that is known; kept in the dead letters"),
-    ("dead", "+ dead", "rejected by the database since the start; it may have been stored or discarded since"),
-    ("waiting", "+ waiting"),
-    ("assembling", "+ assembling"),
-    ("unaccounted", "Unaccounted"),
-    ("late", "Late"),
-    ("letters", "Dead letters", "readings that are there now, whenever they came"),
-    ("complete", "Complete triggers"),
-    ("incomplete", "Incomplete"),
-    ("skipped", "Skipped", "trigger numbers between those of a run that no trigger was closed for"),
-    ("lost", "Lost", "proven lost: never received, by the numbers of senders, or no longer in the database"),
-    width=64,
-)
+ACCOUNT = [
+    *columns(("group", "Group"), width=64),
+    *columns(("received", "Received"), width=TEN_DIGITS_PX),
+    *columns(("recovered", "+ recovered", "found in the journal at the start: left by an earlier daemon"), width=64),
+    *columns(("committed", "= committed"), width=TEN_DIGITS_PX),
+    *columns(
+        ("duplicate", "+ duplicate"),
+        ("refused", "+ refused"),
+        ("aside", "+ aside", "for no trigger that is known; kept in the dead letters"),
+        ("dead", "+ dead", "rejected by the database since the start; it may have been stored or discarded since"),
+        ("waiting", "+ waiting"),
+        ("assembling", "+ assembling"),
+        ("unaccounted", "Unaccounted"),
+        ("late", "Late"),
+        ("letters", "Dead letters", "readings that are there now, whenever they came"),
+        ("complete", "Complete triggers"),
+        ("incomplete", "Incomplete"),
+        ("skipped", "Skipped", "trigger numbers between those of a run that no trigger was closed for"),
+        ("lost", "Lost", "proven lost: never received, by the numbers of senders, or no longer in the database"),
+        width=64,
+    ),
+]
 NO_JOURNAL = "There is no journal: what waits for the database is in memory only."
 
 

@@ -4,6 +4,5 @@ from dashboard.tabs.tab import Tab
 from dashboard.tabs.tables import GRID
 from dashboard.tabs.visits.callbacks import callbacks
 from dashboard.tabs.visits.layout import panel
-from dashboard.tabs.visits.routes import visit_routes
 
-TAB = Tab(key="visits", title="Visits", layout=panel, needs=GRID, routes=visit_routes, callbacks=callbacks)
+TAB = Tab(key="visits", title="Visits", layout=panel, needs=GRID, callbacks=callbacks)

@@ -46,7 +46,7 @@ FITS = [
     Column(name="visits", label="Visits", width=70, wide=True),
 ]
 PAST = [
-    Column(name="id", label="Run", press="", width=186, wide=True),
+    Column(name="id", label="Run", press="", width=204, wide=True),
     Column(name="mode", label="Index mode", words=True, width=148, wide=True),
     Column(name="visits", label="Visits", width=64, wide=True),
     Column(name="lasted", label="Lasted", width=106, wide=True),
@@ -153,7 +153,7 @@ def _seconds() -> Any:
     scale = dmc.SegmentedControl(
         id="visits-scale",
         value="linear",
-        size="xs",
+        size="sm",
         data=[{"value": "linear", "label": "Linear"}, {"value": "log", "label": "Logarithmic"}],
     )
     axis = html.Span(scale, className="visits-axis", **aria("Axis of the seconds"), role="group")

@@ -4,11 +4,8 @@ from pathlib import Path
 
 import pytest
 from dash import html
-from fastapi.routing import APIRoute
 
 from dashboard import tabs
-from dashboard.feed.client import Daemon, DaemonApi
-from dashboard.feed.hub import Hub
 from dashboard.own_tabs.loading import ids_of
 from dashboard.tabs import TABS, page
 from dashboard.tabs.tab import Tab
@@ -45,14 +42,3 @@ def test_the_list_of_keys_has_as_many_digits_as_there_are(further: int, keys: st
 def test_a_run_is_told_with_all_its_digits() -> None:
     shown = [part.to_plotly_json()["props"] for part in page.header()._traverse() if isinstance(part, html.Span)]
     assert [part["data-format"] for part in shown if part.get("data-live") == "group.run"] == ["text"]
-
-
-async def test_what_a_tab_asks_the_page_for_has_an_address_of_its_own() -> None:
-    api = DaemonApi(Daemon(url="http://127.0.0.1:1"))
-    hub = Hub(daemon="http://127.0.0.1:1", build="build")
-    routers = [tab.routes(hub, api) for tab in TABS if tab.routes is not None]
-    paths = [route.path for router in routers for route in router.routes if isinstance(route, APIRoute)]
-    assert paths
-    assert len(paths) == len(set(paths))
-    assert all(path.startswith("/answers/") for path in paths)
-    await api.close()
