@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import numpy as np
+import psutil
 import pymongo
 import pytest
 from bson import Binary, Int64, ObjectId
@@ -27,7 +28,7 @@ from schemas.config import DatabaseConfig
 from schemas.queries import InstrumentReadings, LedgerRow, LedgerTail, NewestTrigger, WindowReadings
 from schemas.readings import Array, InstrumentGroup
 from tests.support.batches import answers, batch_of, by_group, group_of, readings_of, with_late
-from tests.support.processes import free_port
+from tests.support.processes import free_port, until
 
 ON_BOTH_LOOPS = True
 BOTH = pytest.mark.parametrize("layout", list(Layout))
@@ -176,6 +177,7 @@ async def test_a_cancelled_commit_does_no_harm(
     assert pid is not None
     batch = batch_of(group, 1, some(group, 1, 3, rng))
     os.kill(pid, signal.SIGSTOP)
+    until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, "stopped")
     try:
         committing = asyncio.create_task(store.commit(batch))
         await asyncio.sleep(0.1)

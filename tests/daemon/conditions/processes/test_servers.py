@@ -21,6 +21,7 @@ from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed
 from daemon.web.server import bound
 from schemas.states import ConditionsState
+from tests.support.pipelines import eventually
 from tests.support.processes import GROUP, LISTENERS, free_port, running, until
 from tests.support.servers import server_folder
 
@@ -155,6 +156,7 @@ async def test_a_process_that_is_killed_is_started_again(tmp_path: Path, postgre
     async with served(tmp_path, postgresql.dsn, schema) as api:
         await a_tag(api, "physics", "frozen")
         assert await api.rows("physics", 5)
+        await eventually(lambda: "gt" in api.servers.status().requests)  # it reports now and then
         before = api.servers.status().requests
         (pid,) = pids(api)
         os.kill(pid, signal.SIGKILL)
