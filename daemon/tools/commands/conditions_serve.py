@@ -18,7 +18,7 @@ def serve(
     file: File,
     log_level: Annotated[LogLevel, typer.Option(help="How much is logged to stderr.")] = LogLevel.INFO,
 ) -> None:
-    """Serve conditions until SIGTERM or Ctrl-C, as [conditions] of the configuration says.
+    """Serve conditions until SIGTERM or Ctrl-C, as the section `conditions` of the configuration says.
 
     A daemon with `serve = true` does the same in a process of its own. What is in the database is served to programs
     that speak the contract of the reference conditions database: docs/conditions.md.
