@@ -63,11 +63,14 @@ class Daemon:
 
 
 class DaemonApi:
-    """Questions to the daemon's control API."""
+    """Questions to the daemon's control API, or to a server that runs beside it.
 
-    def __init__(self, daemon: Daemon) -> None:
+    prefix: what the paths are below. named: what answers there, in messages.
+    """
+
+    def __init__(self, daemon: Daemon, *, prefix: str = "/api/v1", named: str = "the daemon") -> None:
         self._http = httpx.AsyncClient(
-            base_url=f"{daemon.url}/api/v1",
+            base_url=f"{daemon.url}{prefix}",
             headers=daemon.headers,
             verify=daemon.context or True,
             # A proxy named in the environment must not come between the page and a daemon on loopback.
@@ -75,6 +78,7 @@ class DaemonApi:
         )
         self.daemon = daemon
         self.url = daemon.url
+        self.named = named
 
     async def group(self, name: str) -> GroupDescription:
         """Names and channels of a group's instruments. Raises DaemonUnavailable."""
@@ -143,12 +147,12 @@ class DaemonApi:
                 timeout=within_s,
             )
         except httpx.TimeoutException:
-            raise DaemonUnavailable(f"the daemon at {self.url} took longer than {within_s:g} s to answer") from None
+            raise DaemonUnavailable(f"{self.named} at {self.url} took longer than {within_s:g} s to answer") from None
         except httpx.LocalProtocolError:
             # Its text would have the token in it.
             raise DaemonUnavailable("the request cannot be sent: the token has letters that no header takes") from None
         except httpx.HTTPError as problem:
-            raise DaemonUnavailable(f"the daemon at {self.url} cannot be reached ({_word(problem)})") from None
+            raise DaemonUnavailable(f"{self.named} at {self.url} cannot be reached ({_word(problem)})") from None
 
     async def _get(self, path: str, asked: Asked, answer: type[A]) -> A:
         return read(await self._send("GET", path, asked=asked), answer)
@@ -234,14 +238,14 @@ def _word(problem: Exception) -> str:
     return str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
 
 
-def read(response: httpx.Response, model: type[A]) -> A:
-    """What the daemon answered. Raises DaemonUnavailable: it refused, or answered something else."""
+def read(response: httpx.Response, model: type[A], named: str = "the daemon") -> A:
+    """What was answered. Raises DaemonUnavailable: it refused, or answered something else; named: who, in messages."""
     if not response.is_success:
-        raise DaemonUnavailable(f"the daemon answered {response.status_code}: {detail_of(response)}")
+        raise DaemonUnavailable(f"{named} answered {response.status_code}: {detail_of(response)}")
     try:
         return model.model_validate_json(response.content)
     except ValidationError as problem:
-        raise DaemonUnavailable(f"the daemon's answer is not one this page knows: {_first_of(problem)}") from None
+        raise DaemonUnavailable(f"the answer of {named} is not one this page knows: {_first_of(problem)}") from None
 
 
 def detail_of(response: httpx.Response) -> str:

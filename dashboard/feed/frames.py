@@ -10,9 +10,10 @@ from typing import Any
 
 from dashboard.feed.sentences import group_words
 from dashboard.words import coarse, count, number
+from schemas.api.conditions import ConditionsStatus
 from schemas.api.status import DiskStatus, GroupStatus, ReaderStatus, Status, StoreStatus
 from schemas.api.visits import VisitsStatus
-from schemas.states import DaemonState
+from schemas.states import ConditionsState, DaemonState
 
 COLUMNS: tuple[str, ...] = (
     "received",
@@ -105,6 +106,7 @@ def sections(status: Status) -> Sections:
         "governor": None if status.governor is None else status.governor.model_dump(),
         "experiment": None if status.experiment is None else status.experiment.model_dump(),
         "visits": None if status.visits is None else _visits(status.visits),
+        "conditions": None if status.conditions is None else _conditions(status.conditions),
         "sources": [source.model_dump(exclude={"received", "bytes"}) for source in status.sources],
         "events": [event.model_dump(exclude={"time_ns"}) | {"t": event.time_ns / 1e6} for event in status.events],
     }
@@ -199,6 +201,29 @@ def _visits(run: VisitsStatus) -> dict[str, Any]:
     last = None if run.last is None else run.last.model_dump(include=LAST_VISIT)
     further = {"last": last, "remaining_s": _estimate(run.remaining_s), "active": run.is_active}
     return run.model_dump(exclude={"last"}) | further
+
+
+def _conditions(server: ConditionsStatus) -> dict[str, Any]:
+    """The figures of the tiles, to what these show."""
+    asked = server.memory_hits + server.database_reads
+    return {
+        "state": server.state.value.replace("_", " "),
+        "address": server.address,
+        "problem": server.problem,
+        "running": server.running,
+        "processes": server.processes,
+        "wrong": server.state is not ConditionsState.RUNNING,
+        "rate": round(server.rate, 1),
+        "p50_ms": _rounded(server.p50_ms),
+        "p99_ms": _rounded(server.p99_ms),
+        "from_memory": round(server.memory_hits / asked, 3) if asked else None,
+        "asked": asked,
+        "not_modified": server.not_modified,
+        "tags": server.tags_in_memory,
+        "intervals": server.intervals_in_memory,
+        "memory_mib": _digits(server.memory_mib),
+        "limit_mib": server.memory_limit_mib,
+    }
 
 
 def _digits(value: float) -> float:

@@ -40,7 +40,7 @@ async def answer_of(api: DaemonApi, model: type[M], path: str, **asked: int | st
     answer = await api.ask(path, **asked)
     if answer.status_code == 404:
         raise NotThere(detail_of(answer))
-    return read(answer, model)
+    return read(answer, model, api.named)
 
 
 async def file_of(api: DaemonApi, workload: str, run: str, kind: str) -> Response:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import BaseModel, Field
 
 from schemas.api.model import Model
 from schemas.checking.fields import Form
@@ -74,6 +74,18 @@ class IovAttachment(Section):
     payload_list: ListName = Field(description="Name of the list.")
     piov_id: Coordinate = Field(description="Id of the interval.")
     global_tag: Name | None = Field(default=None, description="Name of the tag that has the list; need not be given.")
+
+
+class TagRow(BaseModel):
+    """A global tag in the list of tags; an answer may have further fields."""
+
+    name: str
+    author: str | None
+    status: TagStatus
+    payload_lists_count: int
+    payload_iov_count: int
+    created: str
+    updated: str
 
 
 class ConditionsStatus(Model):

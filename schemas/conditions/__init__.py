@@ -3,5 +3,5 @@
 A global tag has at most one payload list of each payload type. A list holds intervals of keys; each names a payload by
 its URL and checksum. The payloads themselves are elsewhere. Read `intervals` (keys, intervals, tags), then `timeline`
 (what attaching an interval changes), then `rules` (what the status of a tag permits), then `line` (a list in memory, to
-which both are applied).
+which both are applied), `stretches` (what is valid at each of many keys) and `differences` (of two lists).
 """

@@ -14,7 +14,7 @@ from schemas.checking.networks import wrong_networks
 from schemas.checking.problems import Problem, refuse, wrong
 from schemas.config.section import Host, Port, Section
 
-PAGE_TABS = ("live", "instruments", "reads", "interference", "visits", "storage")
+PAGE_TABS = ("live", "instruments", "reads", "interference", "visits", "conditions", "storage")
 """Names of the page's own tabs, in the order of the page."""
 
 LEAST_PASSWORD = 8

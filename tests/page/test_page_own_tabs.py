@@ -66,7 +66,7 @@ def tab():
     return OwnTab(layout=layout)
 """,
 }
-NAMES = ["live", "instruments", "reads", "interference", "visits", "storage", *FILES]
+NAMES = ["live", "instruments", "reads", "interference", "visits", "conditions", "storage", *FILES]
 
 
 @pytest.fixture(scope="module")
@@ -105,11 +105,11 @@ def test_digits_open_own_tabs_too_and_a_link_leads_to_one(stage: Stage, fresh: W
     expect(page.get_by_role("dialog", name="Keys")).to_contain_text("1 … 9")
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
-    page.keyboard.press("7")
+    page.keyboard.press("8")
     expect(page.locator("#panel-sums")).to_be_visible()
     assert "tab=sums" in page.url
     page.keyboard.press("9")
-    expect(page.locator("#panel-pressed")).to_be_visible()
+    expect(page.locator("#panel-unloaded")).to_be_visible()
     fresh.again(stage.page.url + "/?tab=sums")
     expect(page.get_by_role("tab", name="Sums")).to_have_attribute("aria-selected", "true")
     expect(page.locator("#own-sums")).to_contain_text("bpm_119")

@@ -10,7 +10,7 @@ from tests.page.stage import Stage
 
 pytestmark = pytest.mark.page
 
-TABS = ("live", "instruments", "reads", "interference", "visits", "storage")
+TABS = ("live", "instruments", "reads", "interference", "visits", "conditions", "storage")
 
 
 def seen(page: Page, tab: str) -> None:
@@ -35,10 +35,10 @@ def test_a_tab_opens_by_click_key_and_link_and_the_way_back_leads_back(fresh: Wa
         page.keyboard.press(str(number))
         seen(page, tab)
     page.go_back()
-    seen(page, "visits")
+    seen(page, "conditions")
     page.reload()
     live(page)
-    seen(page, "visits")
+    seen(page, "conditions")
     assert fresh.errors == []
 
 

@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from daemon.client.api.asking import DaemonGone, ask
 from daemon.client.api.reach import CONDITIONS, Reach
-from schemas.conditions.intervals import KEY_DTYPE, Intervals, Key, TagStatus
-from schemas.readings import Array
+from schemas.api.conditions import TagRow
+from schemas.conditions.intervals import Intervals, Key, TagStatus
+from schemas.conditions.rows import FLAT, intervals_of_rows
 
 if TYPE_CHECKING:
     import httpx
@@ -19,21 +19,6 @@ if TYPE_CHECKING:
 PREFIX = "/api/cdb_rest"
 PATIENCE_S = 120.0
 """The answer with all intervals of a long list, and the storing of a batch, take seconds."""
-
-FLAT = 8
-"""Fields of a row that are looked at: type, url, checksum, size, start and end."""
-
-
-class TagRow(BaseModel):
-    """A global tag in the list of tags."""
-
-    name: str
-    author: str | None
-    status: TagStatus
-    payload_lists_count: int
-    payload_iov_count: int
-    created: str
-    updated: str
 
 
 class Valid(BaseModel):
@@ -156,24 +141,6 @@ async def conditions_api(server: Reach) -> AsyncIterator[ConditionsApi]:
     """Ask a server of conditions over one client."""
     async with server.client(PATIENCE_S) as client:
         yield ConditionsApi(client)
-
-
-def intervals_of_rows(rows: Sequence[Sequence[Any]]) -> Intervals:
-    """Flat rows (type, url, checksum, size, major, minor, major_end, minor_end, ...) of one list as columns."""
-    keys = np.array([row[4:FLAT] for row in rows], np.int64).reshape(-1, 4)
-    return Intervals(
-        ids=np.zeros(len(rows), np.int64),
-        starts=_keys(keys[:, :2]),
-        ends=_keys(keys[:, 2:]),
-        urls=np.array([row[1] for row in rows], object),
-        checksums=np.array([row[2] for row in rows], object),
-        sizes=np.array([-1 if row[3] is None else row[3] for row in rows], np.int64),
-        inserted_ns=np.zeros(len(rows), np.int64),
-    )
-
-
-def _keys(pairs: Array) -> Array:
-    return np.ascontiguousarray(pairs).view(KEY_DTYPE)[:, 0]
 
 
 def _part(name: str) -> str:

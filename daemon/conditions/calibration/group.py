@@ -9,7 +9,6 @@ import numpy as np
 
 from backends.conditions.base import ConditionsStore
 from daemon.conditions.calibration.payloads import PayloadFiles, PayloadUnusable, verified
-from daemon.conditions.calibration.stretches import stretches, valid_at
 from daemon.core.outcome import require_extra
 from schemas.checking.problems import Problem
 from schemas.conditions.calibration import (
@@ -23,6 +22,7 @@ from schemas.conditions.calibration import (
 )
 from schemas.conditions.intervals import GlobalTag, Intervals, Key
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
+from schemas.conditions.stretches import stretches, valid_at
 from schemas.readings import MAX_INSTRUMENTS, Array, Channel, InstrumentGroup
 
 POSITION = (Channel(name="x_mm", unit="mm", dtype="float64"), Channel(name="y_mm", unit="mm", dtype="float64"))

@@ -6,9 +6,8 @@ from typing import Any
 import orjson
 import typer
 
-from daemon.client.api.conditions import ConditionsApi, TagRow, intervals_of_rows
+from daemon.client.api.conditions import ConditionsApi
 from daemon.core.outcome import examples
-from daemon.tools.conditions.differences import Difference, differences
 from daemon.tools.conditions.listing import listing
 from daemon.tools.conditions.options import (
     Major,
@@ -22,7 +21,10 @@ from daemon.tools.conditions.options import (
     server_of,
 )
 from daemon.tools.options import AsJson, CaFile, ConfigOption, TokenFile
+from schemas.api.conditions import TagRow
+from schemas.conditions.differences import Difference, differences
 from schemas.conditions.intervals import Intervals, Key
+from schemas.conditions.rows import intervals_of_rows
 
 app = typer.Typer()
 

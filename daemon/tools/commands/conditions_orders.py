@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from daemon.client.api.conditions import ConditionsApi, intervals_of_rows
+from daemon.client.api.conditions import ConditionsApi
 from daemon.client.api.reach import Reach
 from daemon.core.outcome import CommandFailed, examples, reason_of
 from daemon.tools.conditions.options import Major, Minor, ServerUrl, Tag, Type, asked, key_of, server_of
 from daemon.tools.options import CaFile, ConfigOption, TokenFile
 from schemas.conditions.intervals import END, TagStatus
+from schemas.conditions.rows import intervals_of_rows
 
 app = typer.Typer()
 

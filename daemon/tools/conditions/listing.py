@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 import typer
 
-from daemon.tools.conditions.differences import Payload
 from schemas.checking.problems import printable
+from schemas.conditions.differences import Payload
 from schemas.conditions.intervals import END, Key
 
 DIGITS = 12

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daemon.conditions.calibration.stretches import valid_at
 from schemas.conditions.intervals import END, KEY_DTYPE, Intervals, Key
+from schemas.conditions.stretches import valid_at
 from schemas.readings import Array
 
 SEPARATOR = "\x1f"

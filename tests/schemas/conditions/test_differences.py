@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.tools.conditions.differences import Payload, differences
+from schemas.conditions.differences import Payload, differences
 from schemas.conditions.intervals import END, Intervals, Key
 from tests.support.calibrations import intervals_of
 

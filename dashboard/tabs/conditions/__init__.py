@@ -1,0 +1,8 @@
+"""The tab Conditions: what their server does, its global tags, intervals of a type, and what differs between tags."""
+
+from dashboard.tabs.conditions.callbacks import callbacks
+from dashboard.tabs.conditions.layout import panel
+from dashboard.tabs.tab import Tab
+from dashboard.tabs.tables import GRID
+
+TAB = Tab(key="conditions", title="Conditions", layout=panel, needs=GRID, callbacks=callbacks)
