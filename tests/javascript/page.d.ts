@@ -215,6 +215,7 @@ interface Sections {
   governor?: GovernorSection | null;
   experiment?: ExperimentSection | null;
   visits?: object | null; // whose change a tick tells of
+  conditions?: object | null; // of which elements show figures
   sources?: SourceSection[];
   events?: EventLine[];
   marks?: MarksSection;

@@ -22,6 +22,7 @@ from daemon.api.alarms import alarms_routes
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.web.errors import handle_errors
+from schemas.api.conditions import ConditionsStatus
 from schemas.api.marks import MarkKept, Marks, MarksStatus
 from schemas.api.readings import ChannelDescription, GroupDescription, Readings
 from schemas.api.status import (
@@ -110,6 +111,7 @@ FIGURES: dict[str, Any] = {
     "visits": None,
     "past_visits": [],
     "shown_visits": 700,
+    "conditions": None,
     "partitions": 3,
     "past": [],
     "under_way": None,
@@ -276,6 +278,7 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
         governor=figures["governor"] and GovernorStatus.model_validate(figures["governor"]),
         experiment=figures["experiment"] and ExperimentStatus.model_validate(figures["experiment"]),
         visits=figures["visits"] and VisitsStatus.model_validate(figures["visits"]),
+        conditions=figures["conditions"] and ConditionsStatus.model_validate(figures["conditions"]),
         marks=MarksStatus(changes=figures["mark_changes"], waiting=0, waiting_marks=[], problem=None),
         events=[Event.model_validate(event) for event in figures["events"]],
         limits=figures["limits"],

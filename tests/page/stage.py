@@ -63,6 +63,11 @@ class Process:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and not ended since."""
+        return self._running is not None
+
     def start(self) -> None:
         """Start it, and wait until it answers."""
         command = [part.replace("{port}", str(self.port)) for part in self._command]
