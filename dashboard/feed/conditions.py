@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote, urlsplit
 
-from pydantic import ConfigDict, RootModel
+from pydantic import BaseModel, ConfigDict, RootModel
 
 from daemon.web.tls import client_context
-from dashboard.feed.client import Answer, Daemon, DaemonApi
+from dashboard.feed.client import Daemon, DaemonApi
 from dashboard.feed.hub import Hub
 from dashboard.feed.relay import NotThere, answer_of
 from schemas.api.conditions import TagRow
@@ -32,7 +32,7 @@ class _Rows(RootModel[list[FlatRow]]):
     model_config = ConfigDict(frozen=True)
 
 
-class _List(Answer):
+class _List(BaseModel):
     iov_count: int
 
 

@@ -37,6 +37,7 @@ def full_status(sequence: int, **changes: Any) -> Status:
         "governor": GOVERNOR,
         "experiment": EXPERIMENT,
         "visits": STATUS,
+        "conditions": {},
         "events": [{"time_ns": 1, "severity": "info", "text": "started"}],
         "shortfall": {"sync": {"problem": "fsync is off", "fix": "set it on"}},
         "refused": {"unknown_instrument": 7},

@@ -121,7 +121,8 @@ FIGURES: dict[str, Any] = {
 }
 """What `POST /figures` may change. `states` overrides letters: {"bpm": {"6": "m"}}; `wave` lets figures swing;
 `past` names experiments, `under_way` how many blocks of one there are; `past_visits` names runs of visits,
-`shown_visits` how many visits a run has; `readers` says how each workload differs from READER; `slips` says how an
+`shown_visits` how many visits a run has; `readers` says how each workload differs from READER, and
+`conditions` how their server differs from CONDITIONS; `slips` says how an
 instrument in state `d` slipped: {"bpm": {"6": {"triggers": 1}}}; `count` holds the totals still; `lately_s` says how
 long ago triggers were skipped, and readings lost and set aside: None that it was long ago, and is dealt with."""
 
@@ -144,6 +145,26 @@ READER: dict[str, Any] = {
     "efficiency": 0.99,
     "latency_ms": {"p50": 3.2, "p99": 18.5, "max": 44.0},
     "deadline_ms": 1000.0,
+}
+
+CONDITIONS: dict[str, Any] = {
+    "state": "running",
+    "address": "http://127.0.0.1:8123",
+    "problem": None,
+    "since_ns": STARTED_NS,
+    "processes": 2,
+    "running": 2,
+    "requests": {"payloadiovs": {"200": 900, "304": 100}},
+    "rate": 1234.5,
+    "p50_ms": 0.31,
+    "p99_ms": 2.4,
+    "memory_hits": 900,
+    "database_reads": 100,
+    "not_modified": 100,
+    "tags_in_memory": 3,
+    "intervals_in_memory": 4321,
+    "memory_mib": 12.3,
+    "memory_limit_mib": 512.0,
 }
 
 ASKED = {"storage": 0, "interference": 0, "visits": 0}
@@ -278,7 +299,9 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
         governor=figures["governor"] and GovernorStatus.model_validate(figures["governor"]),
         experiment=figures["experiment"] and ExperimentStatus.model_validate(figures["experiment"]),
         visits=figures["visits"] and VisitsStatus.model_validate(figures["visits"]),
-        conditions=figures["conditions"] and ConditionsStatus.model_validate(figures["conditions"]),
+        conditions=None
+        if figures["conditions"] is None
+        else ConditionsStatus.model_validate(CONDITIONS | figures["conditions"]),
         marks=MarksStatus(changes=figures["mark_changes"], waiting=0, waiting_marks=[], problem=None),
         events=[Event.model_validate(event) for event in figures["events"]],
         limits=figures["limits"],

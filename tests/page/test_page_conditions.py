@@ -1,9 +1,7 @@
 """The tab Conditions over a real server of conditions, whose status is served."""
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -86,30 +84,6 @@ def interval(name: str, url: str, start: Key) -> dict[str, Any]:
     }
 
 
-def status(url: str, **changes: Any) -> dict[str, Any]:
-    """What the daemon would tell of it."""
-    told = {
-        "state": "running",
-        "address": url,
-        "problem": None,
-        "since_ns": time.time_ns(),
-        "processes": 2,
-        "running": 2,
-        "requests": {"payloadiovs": {"200": 900, "304": 100}},
-        "rate": 1234.5,
-        "p50_ms": 0.31,
-        "p99_ms": 2.4,
-        "memory_hits": 900,
-        "database_reads": 100,
-        "not_modified": 100,
-        "tags_in_memory": 3,
-        "intervals_in_memory": 4321,
-        "memory_mib": 12.3,
-        "memory_limit_mib": 512.0,
-    }
-    return told | changes
-
-
 def cell(page: Page, table: str, row: str, column: str) -> Any:
     return page.locator(f'#{table} [row-id="{row}"] [col-id={column}]')
 
@@ -129,7 +103,7 @@ def test_without_a_server_it_says_what_to_do(stage: Stage, fresh: Watched) -> No
 
 def test_tiles_tags_timeline_and_differences(stage: Stage, fresh: Watched, server: Process) -> None:
     page = fresh.page
-    opened_at(page, stage, status(server.url))
+    opened_at(page, stage, {"address": server.url})
     tile = "#conditions-tile-{} .number"
     for name, text in {
         "rate": "1,235/s",
@@ -159,14 +133,16 @@ def test_tiles_tags_timeline_and_differences(stage: Stage, fresh: Watched, serve
     )
     page.get_by_label("Payload type").click()
     page.get_by_role("option", name="field", exact=True).click()
-    expect(page.locator("#conditions-timeline-note")).to_have_text("physics-2026-v1 has none · physics-2026-v2 has none")
+    expect(page.locator("#conditions-timeline-note")).to_have_text(
+        "physics-2026-v1 has none · physics-2026-v2 has none"
+    )
     expect(page.locator("#conditions-timeline .bars path")).to_have_count(0)
     assert fresh.errors == []
 
 
 @pytest.mark.parametrize("width", [1600, 390])
 def test_it_is_fit_to_be_read_by_everybody(stage: Stage, opened: Watched, server: Process, width: int) -> None:
-    stage.figures(conditions=status(server.url))
+    stage.figures(conditions={"address": server.url})
     page = opened.again(stage.page.url + "/?tab=conditions", viewport={"width": width, "height": 844})
     live(page)
     expect(page.locator("#conditions-timeline .bars path")).to_have_count(5 + 7)
@@ -178,13 +154,16 @@ def test_it_is_fit_to_be_read_by_everybody(stage: Stage, opened: Watched, server
 
 def test_what_does_not_answer_is_said_in_its_place(stage: Stage, fresh: Watched, server: Process) -> None:
     page = fresh.page
-    opened_at(page, stage, status(server.url))
+    opened_at(page, stage, {"address": server.url})
     expect(cell(page, "conditions-tags", "empty", "name")).to_have_text("empty")
     assert server.terminate() == 0
-    stage.figures(conditions=status(server.url, state="failed", running=0, problem="it was ended by SIGKILL"))
+    stage.figures(
+        conditions={"address": server.url, "state": "failed", "running": 0, "problem": "it was ended by SIGKILL"}
+    )
     problem = page.locator("#conditions-problem")
     expect(problem).to_have_text(
-        f"Tags are unknown: the server of conditions at {server.url} cannot be reached (All connection attempts failed)."
+        f"Tags are unknown: the server of conditions at {server.url} cannot be reached"
+        " (All connection attempts failed)."
     )
     expect(page.locator("#conditions-tile-running")).to_contain_text("failed: it was ended by SIGKILL")
     expect(page.locator("#conditions-tile-running")).to_have_attribute("data-level", "over")

@@ -66,9 +66,7 @@ def test_types_of_one_tag_and_stretches_that_differ_are_listed() -> None:
         ("bpm", "9 0", "10 0", "a", "b"),
     ]
     assert len({row["key"] for row in rows}) == 4
-    assert (
-        difference_note(found) == "one against two · 2 types in one of them only · 2 stretches of keys in 1 type"
-    )
+    assert difference_note(found) == "one against two · 2 types in one of them only · 2 stretches of keys in 1 type"
 
 
 def test_no_difference_is_said() -> None:
