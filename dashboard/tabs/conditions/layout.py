@@ -32,7 +32,7 @@ DIFFERENCES = [
 def panel() -> list[Any]:
     """What to do where no server runs, else all that there is to see."""
     return [
-        tick("conditions-tick", "head", every_ms=LOOK_MS),
+        tick("conditions-tick", every_ms=LOOK_MS),
         dcc.Store(id="conditions-listed"),
         _none(),
         html.Div([_tiles(), _tags(), _chosen()], className="stack", hidden=True, **data(**{"if": "conditions"})),
