@@ -15,7 +15,7 @@ from schemas.readings import Array
 MOST_BORDERS = 300
 """Starts and ends that are drawn, the newest; of more each would be narrower than can be pointed at."""
 
-COLOURS = (CALM, "#5f87ad", "#c3b596", GREY, "#a9cbea", "#8d8371")
+COLOURS = (CALM, "#5f87ad", "#c3b596", GREY, "#7fa893", "#8d8371")
 """Of payloads, in the order of their first keys: the same payload has the same colour in all tags."""
 
 LINE_PX, AXES_PX = 36, 64
@@ -46,7 +46,7 @@ def timeline(lists: Mapping[str, Intervals]) -> Figure:
         ticktext=[key_words(Key(*borders[place].tolist())) for place in places],
         tickangle=0,
         range=[0, max(1, len(borders))],
-        title={"text": "key (major minor); one step from each start or end to the next", "font": {"color": FAINT}},
+        title={"text": "key (major minor), one step from border to border", "font": {"color": FAINT, "size": 11}},
     )
     up = plot_axis(
         tickmode="array",

@@ -67,7 +67,7 @@ def _tiles() -> Any:
     limit = [" of ", live("conditions.limit_mib", "plain"), " in a process"]
     return html.Section(
         [
-            _tile("rate", "Reads", "rate", "/s", ["what is valid at a key"]),
+            _tile("rate", "Requests", "rate", "/s", ["what is valid at a key"]),
             _tile("p50", "p50", "p50_ms", "ms", ["in the server, last 10 s"]),
             _tile("p99", "p99", "p99_ms", "ms", ["in the server, last 10 s"]),
             _tile(
@@ -75,10 +75,10 @@ def _tiles() -> Any:
                 "From memory",
                 "from_memory",
                 "%",
-                ["of ", live("conditions.asked", "count"), " reads since the start"],
+                ["of ", live("conditions.asked", "count"), " since the start"],
                 form="percent",
             ),
-            _tile("304", "Not modified", "not_modified", "", ["304: the client had it already"], form="count"),
+            _tile("304", "Not modified", "not_modified", "", ["the client had it (304)"], form="count"),
             _tile(
                 "kept",
                 "In memory",
@@ -165,7 +165,7 @@ def _choices() -> Any:
         **common,
     )
     type_ = dmc.Select(id="conditions-type", label="Payload type", allowDeselect=False, searchable=True, **common)
-    return dmc.SimpleGrid([tags, type_], cols={"base": 1, "sm": 2}, className="order")
+    return html.Div([tags, type_], className="order columns")
 
 
 def _timeline() -> list[Any]:
