@@ -74,17 +74,22 @@ class ConditionsServer:
         url, known = self.url, self._known
         if url is None:
             raise NotThere("the daemon runs no server of conditions")
-        if known is None or known.url != url:
-            context = self._daemon.context
-            if context is None and url.startswith("https:"):
-                context = client_context(None)
-            self._known = DaemonApi(
-                Daemon(url=url, token=self._daemon.token, context=context), prefix=PREFIX, named=NAMED
-            )
-            if known is not None:
-                await known.close()
-        assert self._known is not None
-        return self._known
+        if known is not None and known.url == url:
+            return known
+        context = self._daemon.context
+        if context is None and url.startswith("https:"):
+            context = client_context(None)
+        daemon = Daemon(url=url, token=self._daemon.token, context=context)
+        made = self._known = DaemonApi(daemon, prefix=PREFIX, named=NAMED)
+        if known is not None:
+            await known.close()
+        return made
+
+    async def close(self) -> None:
+        """Close the connections."""
+        known, self._known = self._known, None
+        if known is not None:
+            await known.close()
 
 
 def reached_at(address: str, daemon_url: str) -> str:

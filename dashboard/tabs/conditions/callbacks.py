@@ -63,7 +63,8 @@ def _listed(app: Dash, server: ConditionsServer) -> None:
             return no_update, no_update, f"Tags are unknown: {problem}.", False, *(no_update,) * 3
         listed: Listed = {tag.name: [tag.updated, tag.payload_iov_count] for tag in tags}
         is_new = listed != before
-        there = [name for name in chosen if name in listed] or [tag.name for tag in reversed(tags[:2])]
+        first = [] if before else [tag.name for tag in reversed(tags[:2])]
+        there = [name for name in chosen if name in listed] or first
         return (
             tag_rows(tags),
             tags_note(tags),

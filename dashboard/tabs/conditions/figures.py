@@ -46,7 +46,7 @@ def timeline(lists: Mapping[str, Intervals]) -> Figure:
         ticktext=[key_words(Key(*borders[place].tolist())) for place in places],
         tickangle=0,
         range=[0, max(1, len(borders))],
-        title={"text": "key (major minor), one step from border to border", "font": {"color": FAINT, "size": 11}},
+        title={"text": "keys (major minor), evenly spaced", "font": {"color": FAINT, "size": 11}},
     )
     up = plot_axis(
         tickmode="array",
