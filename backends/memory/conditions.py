@@ -370,7 +370,7 @@ def _touch(tag: _Tag) -> None:
 
 
 def _revision(tag: _Tag) -> TagRevision:
-    return TagRevision(id=tag.id, name=tag.name, status=tag.status, revision=tag.revision)
+    return TagRevision(id=tag.id, name=tag.name, status=tag.status, revision=tag.revision, updated_ns=tag.updated_ns)
 
 
 def _told(each: _List) -> PayloadList:

@@ -117,12 +117,17 @@ class GlobalTag:
 
 @dataclass(frozen=True, kw_only=True)
 class TagRevision:
-    """What tells whether what is in memory of a tag is still true."""
+    """What tells whether what is in memory of a tag is still true.
+
+    updated_ns: when the tag became of this revision. In a database that was put back, or made again, other content may
+    get the same id and the same revision.
+    """
 
     id: int
     name: str
     status: TagStatus
     revision: int
+    updated_ns: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

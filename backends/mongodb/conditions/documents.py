@@ -206,6 +206,7 @@ def revision_of(document: Document) -> TagRevision:
         name=document["_id"],
         status=TagStatus(document["status"]),
         revision=int(document["revision"]),
+        updated_ns=int(document["updated_ns"]),
     )
 
 

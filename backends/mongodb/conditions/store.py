@@ -271,7 +271,7 @@ class MongodbConditionsStore:
             if self._sweeper.is_due:
                 async with self._turns.turn(session) as turn:
                     await self._sweeper.sweep(turn)
-            about = {"id": 1, "status": 1, "revision": 1}
+            about = {"id": 1, "status": 1, "revision": 1, "updated_ns": 1}
             return [revision_of(each) for each in await session.all(TAGS, {}, about, by="id")]
 
     # --- intervals ---------------------------------------------------------------------------------------------------

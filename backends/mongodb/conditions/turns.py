@@ -105,6 +105,9 @@ class Turn:
         if len(changes) > 1:
             order = bson.encode({"changes": [vars(change) for change in changes]})
             await self._write({"$set": {"order": order}}, self.session.concern)
+        else:
+            # FerretDB does not look at the revision of what it edits.
+            await self.keep()
         done = await apply(self.session, changes)
         if len(changes) == 1 and not done:
             raise self._taken_over()

@@ -89,7 +89,8 @@ class MysqlConditionsSession(ConditionsSession):
         """Take ids of a table that only counts.
 
         An AUTO_INCREMENT is no part of the transaction: nobody waits, and no id comes twice. With an increment of n the
-        next id that anybody gets is at least n more, so n of them are ours.
+        next id that anybody gets is at least n more, so n of them are ours. A server that starts goes on behind the
+        last id that any row had, whatever the increment was: so the last one of ours has a row, too.
         """
         ids: list[int] = []
         while len(ids) < count:
@@ -100,8 +101,10 @@ class MysqlConditionsSession(ConditionsSession):
                 f"SET SESSION auto_increment_increment = 1"
             )
             first = await self._last_id()
-            await self.run(f"DELETE FROM {table} WHERE id = $1", first)
             ids += range(first, first + many)
+            if many > 1:
+                await self.run(f"INSERT INTO {table} VALUES ($1)", ids[-1])
+            await self.run(f"DELETE FROM {table} WHERE id IN ($1, $2)", first, ids[-1])
         return ids
 
     async def points(self, content: int) -> Points:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backends.sql.conditions.session import ConditionsSession, Rows
-from backends.sql.conditions.tables import POINT
+from backends.sql.conditions.tables import POINT, TAG_REVISION
 from schemas.conditions.intervals import Key
 
 HERE, BEFORE, AFTER, BEYOND = range(4)
@@ -20,7 +20,7 @@ HERE, BEFORE, AFTER, BEYOND = range(4)
 async def valid_at(session: ConditionsSession, tag: str, key: Key) -> Rows:
     """Rows as of `ConditionsSession.valid_at`, in a transaction that sees one moment."""
     lists = await session.fetch(
-        f"SELECT t.id, t.status, t.revision, l.id, y.name, l.content FROM {session.tags} t"
+        f"SELECT {TAG_REVISION}, l.id, y.name, l.content FROM {session.tags} t"
         f" LEFT JOIN {session.lists} l ON l.tag = t.id LEFT JOIN {session.types} y ON y.id = l.type WHERE t.name = $1",
         tag,
     )

@@ -10,7 +10,7 @@ from backends.postgresql.protocol.connection import Connection, give_back, roll_
 from backends.postgresql.protocol.sql import quoted
 from backends.postgresql.server.driver import DRIVER
 from backends.sql.conditions.session import READ, ConditionsSession, Points, Rows
-from backends.sql.conditions.tables import POINT, ConditionsTables
+from backends.sql.conditions.tables import POINT, TAG_REVISION, ConditionsTables
 from backends.sql.connection import Driver
 from schemas.conditions.intervals import END, Key
 
@@ -137,7 +137,7 @@ def _valid_at(session: ConditionsSession) -> str:
     last, after = _last(session, "l.content", key), _after(session, "l.content", key)
     columns = ", ".join(f"b.{column}" for column in POINT)
     return (
-        f"SELECT t.id, t.status, t.revision, l.id, y.name, {columns}, e.major, e.minor FROM {session.tags} t"
+        f"SELECT {TAG_REVISION}, l.id, y.name, {columns}, e.major, e.minor FROM {session.tags} t"
         f" LEFT JOIN {session.lists} l ON l.tag = t.id LEFT JOIN {session.types} y ON y.id = l.type"
         f" LEFT JOIN LATERAL ({last}) b ON true LEFT JOIN LATERAL ({after}) e ON true WHERE t.name = $1"
     )

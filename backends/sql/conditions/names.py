@@ -11,7 +11,9 @@ from backends.sql.conditions.locks import (
     lock_tag,
     release_contents,
 )
+from backends.sql.conditions.reading import revision_of
 from backends.sql.conditions.session import ConditionsSession
+from backends.sql.conditions.tables import TAG_REVISION
 from schemas.conditions.intervals import GlobalTag, PayloadList, PayloadType, TagRevision, TagStatus
 from schemas.conditions.rules import (
     check_changes_list_of,
@@ -223,8 +225,5 @@ async def remove_tag(session: ConditionsSession, name: str) -> None:
 
 async def revisions(session: ConditionsSession) -> Sequence[TagRevision]:
     """Revision and status of every tag."""
-    found = await session.fetch(f"SELECT id, name, status, revision FROM {session.tags} ORDER BY id")
-    return [
-        TagRevision(id=id_, name=name, status=TagStatus(status), revision=revision)
-        for id_, name, status, revision in found
-    ]
+    found = await session.fetch(f"SELECT t.name, {TAG_REVISION} FROM {session.tags} t ORDER BY t.id")
+    return [revision_of(name, about) for name, *about in found]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from backends.sql.conditions.session import ConditionsSession, Rows
-from backends.sql.conditions.tables import LOOSE, PAYLOAD
+from backends.sql.conditions.tables import LOOSE, PAYLOAD, REVISION
 from schemas.conditions.intervals import END, Interval, Key, TagRevision, TagStatus, ValidAt
 from schemas.conditions.rules import unknown
 
@@ -77,10 +77,15 @@ async def valid_at(session: ConditionsSession, tag: str, key: Key) -> tuple[TagR
     rows = await session.valid_at(tag, key)
     if not rows:
         raise unknown("global_tag", tag)
-    id_, status, revision = rows[0][:3]
-    valid = [] if key == END else [_valid(row[3:]) for row in rows if row[7] is not None]
-    valid.sort(key=lambda each: each.type)
-    return TagRevision(id=id_, name=tag, status=TagStatus(status), revision=revision), valid
+    about = len(REVISION)
+    found = [] if key == END else [_valid(row[about:]) for row in rows if row[about + 4] is not None]
+    return revision_of(tag, rows[0][:about]), sorted(found, key=lambda each: each.type)
+
+
+def revision_of(name: str, about: Sequence[Any]) -> TagRevision:
+    """A tag's revision; about: the columns REVISION."""
+    id_, status, revision, updated_ns = about
+    return TagRevision(id=id_, name=name, status=TagStatus(status), revision=revision, updated_ns=updated_ns)
 
 
 def _valid(row: Sequence[Any]) -> ValidAt:

@@ -116,7 +116,7 @@ class ConditionsSession(ABC):
     async def valid_at(self, tag: str, key: Key) -> Rows:
         """What is valid at a key, and the tag, at one moment; no row where there is no such tag.
 
-        A row has id, status and revision of the tag; id and type of a list; the columns POINT of its last breakpoint at
+        A row has the columns REVISION of the tag; id and type of a list; the columns POINT of its last breakpoint at
         or before the key, major and minor of the first one after it. What is not there is NULL.
         """
 

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from backends.sql.conditions import attaching, names, reading
 from backends.sql.conditions.locks import list_id
 from backends.sql.conditions.session import READ, WRITE, ConditionsSession
+from backends.sql.conditions.tables import TAG_REVISION
 from backends.sql.connection import Driver
 from schemas.conditions.intervals import (
     GlobalTag,
@@ -188,16 +189,17 @@ class SqlConditionsStore(ABC, Generic[S]):
         """All of a tag as it is at one moment."""
         async with self._transaction(READ) as session:
             found = await session.fetch(
-                f"SELECT t.id, t.status, t.revision, l.id, y.name, l.content FROM {session.tags} t"
+                f"SELECT {TAG_REVISION}, l.id, y.name, l.content FROM {session.tags} t"
                 f" LEFT JOIN {session.lists} l ON l.tag = t.id LEFT JOIN {session.types} y ON y.id = l.type"
                 f" WHERE t.name = $1",
                 tag,
             )
             if not found:
                 raise unknown("global_tag", tag)
-            id_, status, revision = found[0][:3]
-            yield TagRevision(id=id_, name=tag, status=TagStatus(status), revision=revision)
-            for type_, list_, content in sorted((row[4], row[3], row[5]) for row in found if row[3] is not None):
+            *about, _, _, _ = found[0]
+            yield reading.revision_of(tag, about)
+            lists = (row[len(about) :] for row in found)
+            for type_, list_, content in sorted((each[1], each[0], each[2]) for each in lists if each[0] is not None):
                 intervals = (await session.points(content)).intervals()
                 yield ListContent(list_id=list_, list_name=f"{type_}_{list_}", type=type_, intervals=intervals)
 

@@ -15,6 +15,9 @@ from schemas.conditions.intervals import NAME_MOST, URL_MOST
 PAYLOAD = ("id", "url", "checksum", "size", "inserted_ns")
 POINT = ("major", "minor", *PAYLOAD)
 """Columns of a breakpoint, without its content."""
+REVISION = ("id", "status", "revision", "updated_ns")
+TAG_REVISION = ", ".join(f"t.{column}" for column in REVISION)
+"""Columns of a tag, t, that tell its revision; and the same to be selected."""
 LOOSE = (*PAYLOAD, "start_major", "start_minor", "end_major", "end_minor")
 
 

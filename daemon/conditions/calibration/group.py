@@ -163,7 +163,7 @@ async def group_calibration(
                 RefusalKind.UNKNOWN, "global_tag", f"{tag!r} has no list of type {KIND!r}", "attach one to it"
             )
         intervals = await store.timeline(name)
-        if (await store.tag(tag)).revision == found.revision:
+        if await store.tag(tag) == found:
             return GroupCalibration(group, tag=found, by=by, intervals=intervals, files=files)
     raise ConditionsRefused(RefusalKind.CONFLICT, "global_tag", f"{tag!r} changes all the time", "lock it")
 

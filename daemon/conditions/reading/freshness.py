@@ -1,7 +1,9 @@
 """Whether what is in memory is still true: the database is asked for the revisions of all tags, now and then.
 
-An answer given at a time t is true for some moment after t - OLDEST_S: the revisions that it was checked against were
-asked for after that. While nothing is asked, the database is not asked either.
+An answer given at a time t is true for some moment after t - OLDEST_S, or after its question came: the revisions that
+it was checked against were asked for after that. The latter holds for a question that had to wait. It waits for two
+questions to the database at most, however slow that is, and however often this process changes something meanwhile.
+While nothing is asked, the database is not asked either.
 """
 
 import asyncio
@@ -64,12 +66,13 @@ class Freshness:
         Raises:
             StoreUnavailable: the database does not tell them.
         """
-        while (found := self.now()) is None:
+        came = self._clock()
+        while (found := self.now()) is None and self._asked < came:
             if self._asking is None:  # it has just failed
                 raise StoreUnavailable(self.problem or "the database does not answer")
             # Several wait for the same answer, and one of them may be gone before it comes.
             await asyncio.shield(self._asking)
-        return found
+        return self._found if found is None else found
 
     def wrote(self) -> None:
         """Take note that this process has changed something: only revisions that are asked for from now on have it."""

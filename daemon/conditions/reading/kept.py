@@ -37,8 +37,8 @@ class Body:
         return self.packed
 
 
-BodyKey = tuple[int, int, int, bool]
-"""Id and revision of a tag, position within it, and whether rows are objects."""
+BodyKey = tuple[int, int, int, int, bool]
+"""Id and revision of a tag, when it became of that, position within it, and whether rows are objects."""
 
 
 class Bodies:

@@ -154,7 +154,7 @@ class Reads:
 
     def _from_memory(self, content: TagContent, key: Key, is_dict: bool) -> Answer:
         revision, position = content.revision, content.breakpoints.position(key)
-        kept = (revision.id, revision.revision, position, is_dict)
+        kept = (revision.id, revision.revision, revision.updated_ns, position, is_dict)
         body = self.bodies.get(kept)
         is_kept = body is not None
         if body is None:
@@ -174,8 +174,8 @@ class Reads:
         plain = orjson.dumps([flat_row(each) for each in valid])
         body = Body(as_objects(plain) if is_dict else plain)
         # Within a revision these bounds tell answers apart: of two keys with different answers the later one has a
-        # later start, or the earlier one an end before it.
-        begin = max((each.interval.start for each in valid), default=Key(0, 0))
+        # later start, or the earlier one an end before it. One with nothing begins where none does that has something.
+        begin = max((each.interval.start for each in valid), default=END)
         end = min((each.interval.end for each in valid), default=END)
         is_final = revision.status is TagStatus.FROZEN
         return Answer(body, _etag(revision, begin, end, is_dict), is_final=is_final, is_memory=False)
@@ -231,6 +231,6 @@ async def _within_time() -> AsyncIterator[None]:
 
 
 def _etag(revision: TagRevision, begin: Key, end: Key, is_dict: bool) -> str:
-    """Of an answer: the tag, its revision, the keys between which it holds, and whether rows are objects."""
+    """Of an answer: the tag, its revision and its time, the keys between which it holds, whether rows are objects."""
     bounds = f"{begin.major}.{begin.minor}-{end.major}.{end.minor}"
-    return f"{revision.id}-{revision.revision}-{bounds}{'-dict' if is_dict else ''}"
+    return f"{revision.id}-{revision.revision}-{revision.updated_ns}-{bounds}{'-dict' if is_dict else ''}"

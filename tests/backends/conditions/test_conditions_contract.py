@@ -695,12 +695,15 @@ async def test_a_revision_grows_just_when_the_answers_of_its_tag_change(store: C
     seen = {each.name: each.revision for each in await store.revisions()}
 
     async def grown() -> set[str]:
-        now = {each.name: each.revision for each in await store.revisions()}
+        revisions = {each.name: each for each in await store.revisions()}
+        now = {name: each.revision for name, each in revisions.items()}
         tags = {each.name: each for each in await store.tags()}
-        assert {tag: each.revision for tag, each in tags.items()} == now
+        assert {tag: (each.revision, each.updated_ns) for tag, each in tags.items()} == {
+            tag: (each.revision, each.updated_ns) for tag, each in revisions.items()
+        }
         for tag in tags:
-            assert (await store.valid_at(tag, key(0)))[0].revision == now[tag]
-            assert (await content(store, tag))[0].revision == now[tag]
+            assert (await store.valid_at(tag, key(0)))[0] == revisions[tag]
+            assert (await content(store, tag))[0] == revisions[tag]
         assert all(now[tag] >= seen[tag] for tag in seen.keys() & now.keys())
         found = {tag for tag in now if now[tag] > seen.get(tag, 0)}
         seen.update(now)

@@ -4,13 +4,15 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
 from backends.base import SchemaMismatch, StoreUnavailable
 from backends.mongodb.conditions import MongodbConditionsStore
+from backends.mongodb.conditions import store as store_module
 from backends.mongodb.conditions.session import SEGMENTS, TURN, Session
-from backends.mongodb.conditions.turns import WRITER, Turns
+from backends.mongodb.conditions.turns import WRITER, Change, Turns
 from schemas.conditions.intervals import TagStatus
 from schemas.config import DatabaseConfig
 from tests.support.conditions import add, bpm, columns, everything, loose, new, shown, tag_with, valid
@@ -159,6 +161,31 @@ async def test_a_turn_that_is_not_renewed_lapses(make: Make, monkeypatch: pytest
     assert await shown(store, name) == [("x", 0, 10)]
     await add(store, name, "y", 10, 20)
     assert await shown(other, name) == [("x", 0, 10), ("y", 10, 20)]
+
+
+async def test_one_who_slept_does_not_write_over_what_another_did(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An order of one document is not written down before it is applied."""
+    store, other = make(), make()
+    name = await _with_list(store)
+    monkeypatch.setattr("backends.mongodb.conditions.turns.LAPSES_S", 0.3)
+    monkeypatch.setattr("backends.mongodb.conditions.turns.RENEW_S", 0.1)
+    prepared, asleep, awake = store_module.changes_of, asyncio.Event(), asyncio.Event()
+
+    async def sleep(*arguments: Any) -> list[Change]:
+        found = await prepared(*arguments)
+        if not asleep.is_set():
+            asleep.set()
+            await awake.wait()
+        return found
+
+    monkeypatch.setattr(store_module, "changes_of", sleep)
+    sleeper = asyncio.create_task(store.insert({name: columns([new("mine", 20, 30)])}))
+    await asleep.wait()
+    await other.insert({name: columns([new("other", 40, 50)])})
+    awake.set()
+    with pytest.raises(StoreUnavailable, match="took over"):
+        await sleeper
+    assert await shown(other, name) == [("other", 40, 50)]
 
 
 async def test_a_turn_that_is_renewed_is_waited_for(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,14 @@
 """Tags and lists with all their intervals, as the reference nests them; sent piece by piece, however much it is."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import orjson
 from fastapi.responses import StreamingResponse
+from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope, Send
 
 from backends.conditions.base import ConditionsStore
 from daemon.conditions.contract import each_interval, interval, list_head, tag_head
@@ -13,6 +16,9 @@ from schemas.conditions.intervals import GlobalTag, Intervals, ListContent, Payl
 
 STEP = 500
 """Intervals that are rendered in one go."""
+
+TAKEN_WITHIN_S = 10.0
+"""A piece is some 150 kB."""
 
 MOST_AT_A_TIME = 1
 """Answers of everything that are made at the same time: each may be all of the database."""
@@ -25,16 +31,16 @@ class Nested:
         self._store = store
         self._turn = asyncio.Semaphore(MOST_AT_A_TIME)
 
-    async def answer(self, pieces: AsyncIterator[bytes]) -> StreamingResponse:
+    async def answer(self, pieces: AsyncGenerator[bytes]) -> StreamingResponse:
         """Send pieces as one answer; what fails before the first one is answered as an error.
 
         What fails later ends the connection before the answer does, and no client takes that for all of it.
         """
         turn = self._in_turn(pieces)
         first = await anext(turn)
-        return StreamingResponse(_after(first, turn), media_type="application/json")
+        return _Pieces(first, turn)
 
-    async def tag(self, of: GlobalTag) -> AsyncIterator[bytes]:
+    async def tag(self, of: GlobalTag) -> AsyncGenerator[bytes]:
         """A tag with its lists."""
         lists = {each.id: each for each in await self._store.lists()}
         yield orjson.dumps(tag_head(of))[:-1] + b',"payload_lists":['
@@ -48,7 +54,7 @@ class Nested:
                 separator = b","
         yield b"]}"
 
-    async def tags(self, of: Sequence[GlobalTag]) -> AsyncIterator[bytes]:
+    async def tags(self, of: Sequence[GlobalTag]) -> AsyncGenerator[bytes]:
         """Several tags."""
         yield b"["
         for i, each in enumerate(of):
@@ -57,7 +63,7 @@ class Nested:
                 yield piece
         yield b"]"
 
-    async def lists(self, of: Sequence[PayloadList]) -> AsyncIterator[bytes]:
+    async def lists(self, of: Sequence[PayloadList]) -> AsyncGenerator[bytes]:
         """Several lists."""
         yield b"["
         for i, each in enumerate(of):
@@ -66,7 +72,7 @@ class Nested:
                 yield piece
         yield b"]"
 
-    async def intervals(self) -> AsyncIterator[bytes]:
+    async def intervals(self) -> AsyncGenerator[bytes]:
         """All intervals, in lists or not."""
         yield b"["
         after = 0
@@ -76,10 +82,33 @@ class Nested:
             after = found[-1].id
         yield b"]"
 
-    async def _in_turn(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        async with self._turn:
+    async def _in_turn(self, pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+        async with self._turn, aclosing(pieces):
             async for piece in pieces:
                 yield piece
+
+
+class _Pieces(StreamingResponse):
+    """Pieces as one answer; however it ends, its turn and its connection to the database end with it.
+
+    A client that takes nothing for TAKEN_WITHIN_S is hung up on: all others wait for it.
+    """
+
+    def __init__(self, first: bytes, rest: AsyncGenerator[bytes]) -> None:
+        super().__init__(_after(first, rest), media_type="application/json")
+        self._rest = rest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def taken(message: Message) -> None:
+            async with asyncio.timeout(TAKEN_WITHIN_S):
+                await send(message)
+
+        try:
+            await super().__call__(scope, receive, taken)
+        except TimeoutError:
+            raise ClientDisconnect from None
+        finally:
+            await self._rest.aclose()
 
 
 async def _after(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

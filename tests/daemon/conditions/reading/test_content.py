@@ -16,7 +16,7 @@ from daemon.conditions.reading.loading import TooLarge, load
 from schemas.conditions.intervals import END, LARGEST, Interval, Key, ListContent, TagRevision, TagStatus
 from schemas.conditions.line import columns_of
 
-REVISION = TagRevision(id=3, name="physics", status=TagStatus.LOCKED, revision=7)
+REVISION = TagRevision(id=3, name="physics", status=TagStatus.LOCKED, revision=7, updated_ns=11)
 
 keys = st.builds(Key, st.sampled_from([0, 1, 2, 5, LARGEST]), st.sampled_from([0, 1, 7, 10**18 + 1, LARGEST]))
 

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -13,7 +14,8 @@ from backends.memory.conditions import MemoryConditionsStore
 from daemon.conditions.reading import freshness, reads
 from daemon.conditions.reading.freshness import Freshness
 from daemon.conditions.reading.reads import Reads
-from schemas.conditions.intervals import Key, ListContent, NewInterval, TagRevision, TagStatus, ValidAt
+from schemas.conditions.intervals import END, Key, ListContent, NewInterval, TagRevision, TagStatus, ValidAt
+from tests.support.conditions import bpm
 from tests.support.conditions_server import Served, fill, flat_rows, served, some_intervals
 from tests.support.listening import eventually
 
@@ -142,18 +144,60 @@ async def test_an_answer_that_was_asked_before_an_order_does_not_prove_what_is_a
         return await answers[-1]
 
     def revision(number: int) -> TagRevision:
-        return TagRevision(id=1, name="physics", status=TagStatus.LOCKED, revision=number)
+        return TagRevision(id=1, name="physics", status=TagStatus.LOCKED, revision=number, updated_ns=number)
 
     found = Freshness(ask, lambda _: None, clock)
-    asking = asyncio.create_task(found.fresh())
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    before = asyncio.create_task(found.fresh())
+    await eventually(lambda: len(answers) == 1)
     clock.now_s += 0.1
     found.wrote()
+    clock.now_s += 0.1
+    after = asyncio.create_task(found.fresh())
+    await asyncio.sleep(0)
     answers[0].set_result([revision(1)])
     await eventually(lambda: len(answers) == 2)
     answers[1].set_result([revision(2)])
-    assert (await asking)["physics"].revision == 2
+    # What was asked before the order may be answered with either.
+    assert (await before)["physics"].revision == 1
+    assert (await after)["physics"].revision == 2
+
+
+async def test_a_question_is_answered_however_often_this_process_changes_something_meanwhile() -> None:
+    async def ask() -> Sequence[TagRevision]:
+        await asyncio.sleep(0.003)
+        return []
+
+    found = Freshness(ask, lambda _: None, time.monotonic)
+
+    async def write() -> None:
+        while True:
+            found.wrote()
+            await asyncio.sleep(0.001)
+
+    writing = asyncio.create_task(write())
+    await asyncio.sleep(0.01)
+    async with asyncio.timeout(2):
+        assert await found.fresh() == {}
+    writing.cancel()
+
+
+async def test_a_question_is_answered_where_the_database_takes_longer_than_an_answer_may_be_old() -> None:
+    clock, asked = Clock(), 0
+
+    async def ask() -> Sequence[TagRevision]:
+        nonlocal asked
+        asked += 1
+        clock.now_s += 1.5
+        return []
+
+    found = Freshness(ask, lambda _: None, clock)
+    async with asyncio.timeout(2):
+        assert await found.fresh() == {}
+    assert asked == 1
+    clock.now_s += 0.1
+    async with asyncio.timeout(2):
+        await found.fresh()
+    assert asked == 2
 
 
 @pytest.mark.parametrize("status", [TagStatus.LOCKED, TagStatus.FROZEN])
@@ -207,6 +251,29 @@ async def test_a_frozen_tag_that_somebody_replaced_is_forgotten() -> None:
     await found.valid_at("physics", Key(1, 0))
     await eventually(lambda: not len(found.tags))
     assert await rows_of(found, "physics", 1) == []
+
+
+@pytest.mark.parametrize("status", [TagStatus.LOCKED, TagStatus.FROZEN])
+async def test_a_tag_of_a_schema_that_was_made_again_is_another_one_under_the_same_numbers(status: TagStatus) -> None:
+    store, clock = Counted(), Clock()
+    await bpm(store, ("old", 0, None), status=status)
+    found = Reads(store, 2**26, print, clock)
+    await in_memory(found, "a")
+    before, (known,), listed = await found.valid_at("a", Key(5, 0)), await store.revisions(), await found.list_tags()
+    await store.drop()
+    await store.create()
+    await bpm(store, ("new", 0, None), status=status)
+    (again,) = await store.revisions()
+    assert (known.id, known.revision, known.status) == (again.id, again.revision, again.status)
+    clock.now_s += 2
+    await found.list_tags()
+    after = await found.valid_at("a", Key(5, 0))
+    assert b'"old"' in before.body.plain
+    assert b'"new"' in after.body.plain
+    await in_memory(found, "a")
+    assert after.etag == (await found.valid_at("a", Key(5, 0))).etag != before.etag
+    assert (await found.list_tags()).etag != listed.etag
+    await found.close()
 
 
 async def test_a_tag_that_does_not_fit_is_said_once_and_answered_from_the_database() -> None:
@@ -306,6 +373,16 @@ async def test_an_etag_from_the_database_tells_answers_apart_too() -> None:
             assert seen.setdefault(answer.headers["etag"], answer.content) == answer.content
         assert len(set(seen.values())) == len(seen) > 30
         assert api.reads.tags.nbytes == 0
+
+
+@pytest.mark.parametrize("status", [TagStatus.UNLOCKED, TagStatus.LOCKED])
+async def test_an_etag_at_the_end_of_all_keys_is_not_that_of_an_interval_of_all_keys(status: TagStatus) -> None:
+    store = MemoryConditionsStore()
+    await bpm(store, ("x", 0, None), status=status)
+    found = Reads(store, 2**26, print)
+    first, last = [await found.valid_at("a", at) for at in (Key(0, 0), END)]
+    assert (json.loads(last.body.plain), last.etag == first.etag) == ([], False)
+    await found.close()
 
 
 @pytest.mark.parametrize(

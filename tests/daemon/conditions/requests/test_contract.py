@@ -1,5 +1,6 @@
 """The contract of the reference, over a real socket, as its client in C++ uses it: every answer is parsed as JSON."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from backends.memory.conditions import MemoryConditionsStore
 from schemas.conditions.intervals import LARGEST
-from tests.support.conditions_server import TOKEN, Served, served
+from tests.support.conditions_server import PREFIX, TOKEN, Served, fill, served
 
 Part = Callable[[Served], Awaitable[None]]
 """A test of the contract, which other stores have to pass, too."""
@@ -479,3 +480,18 @@ async def test_orders_need_the_token_and_reading_on_loopback_does_not(api: Serve
         plain = {"authorization": ""}
         assert (await guarded.client.get("globalTags", headers=plain)).status_code == 401
         assert (await guarded.client.get("globalTags", headers={"authorization": f"Bearer {TOKEN}"})).json() == []
+
+
+async def test_a_client_that_takes_nothing_of_all_intervals_does_not_keep_out_others_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("daemon.conditions.requests.routes.nested.TAKEN_WITHIN_S", 0.5)
+    store = MemoryConditionsStore()
+    await fill(store, "physics", types=2, intervals=20_000)
+    async with served(store) as api:
+        reader, writer = await asyncio.open_connection(*api.url.removeprefix("http://").split(":"), limit=1024)
+        writer.write(f"GET {PREFIX}gt HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
+        await reader.readexactly(100)
+        async with asyncio.timeout(5):
+            assert (await api.client.get("globalTag/physics")).status_code == 200
+        writer.transport.abort()
