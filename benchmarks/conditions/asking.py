@@ -14,8 +14,8 @@ from pathlib import Path
 from benchmarks.conditions.keys import MAJORS, MINORS
 
 ROOT = Path(__file__).parents[2]
-LEAD_S = 0.25
-"""A process needs so long to start, on one of two cores, beside others that start."""
+LEAD_S, LEAD_EACH_S = 0.5, 0.08
+"""Processes need so long to start, and so much more each, on two cores."""
 PATIENCE_S = 60.0
 
 
@@ -59,10 +59,12 @@ def ask_by(clients: int, port: int, tag: str, seconds: float, seed: int) -> tupl
     Raises:
         ClientFailed: one of them did not end well.
     """
-    begin = time.monotonic() + LEAD_S * (clients + 2)
+    begin = time.monotonic() + LEAD_S + LEAD_EACH_S * clients
     command = [sys.executable, "-m", "benchmarks.conditions.asking", str(port), tag, str(begin), str(begin + seconds)]
     processes = [
-        subprocess.Popen([*command, str(1000 * seed + number)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            [*command, str(1000 * seed + number)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         for number in range(clients)
     ]
     times: list[float] = []

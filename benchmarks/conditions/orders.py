@@ -3,13 +3,14 @@
 import time
 from collections.abc import Awaitable, Callable
 
+import numpy as np
+
 from backends.conditions.base import ConditionsStore
 from benchmarks.conditions.keys import MAJORS
 from benchmarks.conditions.scenarios import Scenario
 from benchmarks.rounds.rounds import Round
 from benchmarks.rounds.summary import percentiles
 from schemas.conditions.intervals import END, Key, NewInterval
-import numpy as np
 
 APPENDS = 30
 """In a round."""
@@ -18,7 +19,7 @@ APPENDS = 30
 async def append_round(store: ConditionsStore, tag: str, number: int) -> Round:
     """Append open intervals behind the last one of the first list of a tag, one by one, each stored and attached."""
     name = next(iter(sorted((await store.tag_lists(tag)).items())))[1]
-    first = MAJORS + number * APPENDS
+    first = MAJORS + (number + 1) * APPENDS
     times = [await _took(lambda major=major: _append(store, name, major)) for major in range(first, first + APPENDS)]
     return _round(times)
 

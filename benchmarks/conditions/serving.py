@@ -133,7 +133,9 @@ def _cpu_s(process: psutil.Process) -> float:
     return float(times.user + times.system)
 
 
-def _difference(before: Mapping[str, Mapping[int, float]], after: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
+def _difference(
+    before: Mapping[str, Mapping[int, float]], after: Mapping[str, Mapping[int, float]]
+) -> dict[str, float]:
     """Seconds by name; what began meanwhile counts whole, and what has ended not at all."""
     return {
         name: sum(max(0.0, each - before[name].get(pid, 0.0)) for pid, each in found.items())

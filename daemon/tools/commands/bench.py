@@ -37,8 +37,12 @@ def bench(
         typer.Option(help="Without FILE or --dsn: which throw-away servers.", show_default="all installed"),
     ] = None,
     only: Annotated[
-        Literal["throughput", "latency", "load", "outages", "governor", "page"] | None,
+        Literal["throughput", "latency", "load", "outages", "governor", "page", "conditions"] | None,
         typer.Option(help="Only this measure.", show_default="the first four; all with --full"),
+    ] = None,
+    scenario: Annotated[
+        list[Literal["tiny", "tiny-moderate", "moderate", "heavy-usage", "worst-case"]] | None,
+        typer.Option(help="Of conditions: how much is stored; may be repeated.", show_default="up to heavy-usage"),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Longer rounds and more of them: about two hours.")] = False,
     plan: Annotated[
@@ -76,6 +80,7 @@ def bench(
     arguments = [f"{name}={value}" for name, value in options.items() if value is not None]
     arguments += [f"--dsn={each}" for each in dsn or ()]
     arguments += [f"--backend={each}" for each in backend or ()]
+    arguments += [f"--scenario={each}" for each in scenario or ()]
     if file is not None:
         arguments += ["--", str(file)]
     os.execv(sys.executable, [sys.executable, "-m", "benchmarks.command.bench", *arguments])  # noqa: S606 - no shell
