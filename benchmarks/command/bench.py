@@ -21,6 +21,7 @@ from backends import open_store
 from backends.base import StoreError
 from benchmarks.command.progress import BenchProgress
 from benchmarks.command.summary import print_choice
+from benchmarks.conditions.measure import scenarios_for
 from benchmarks.conditions.scenarios import SCENARIOS
 from benchmarks.load.workload import GROUP, LOGGER
 from benchmarks.report.html.page import page
@@ -320,11 +321,21 @@ def _words(run: Run) -> Iterator[str]:
         yield "--only page"
     elif run.conditions and not run.ways:
         yield "--only conditions"
+    yield from _scenarios(run)
     if all(server.own for server in run.servers.values()):
         if len(run.servers) < len(Backend):
             yield from (f"--backend {backend}" for backend in run.servers)
     else:
         yield from (f"--dsn '{_without(server.target)}'" for server in run.servers.values() if not server.own)
+
+
+def _scenarios(run: Run) -> Iterator[str]:
+    """Those of conditions, where they are others than those of the plan."""
+    for backend in run.servers:
+        found = dict.fromkeys(each.scenario for each in run.conditions if each.backend is backend)
+        if found and tuple(found) != scenarios_for(backend, PLANS[run.plan], ()):
+            yield from (f"--scenario {name}" for name in found)
+            return
 
 
 def _without(target: str) -> str:

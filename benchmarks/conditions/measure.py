@@ -20,7 +20,7 @@ from benchmarks.conditions.designs import make_designs, sizes
 from benchmarks.conditions.floating import wrong_rows
 from benchmarks.conditions.orders import append_round, clone_round
 from benchmarks.conditions.reading import Reader, WrongAnswer, readers, rows_of, timed_round
-from benchmarks.conditions.scenarios import SCENARIOS, Scenario, load, random_keys
+from benchmarks.conditions.scenarios import SCENARIOS, load, random_keys
 from benchmarks.conditions.serving import Serving, serving
 from benchmarks.conditions.strategies import OURS, STRATEGIES, Row
 from benchmarks.rounds.plan import Plan
@@ -40,7 +40,7 @@ FROM_MEMORY, FROM_DATABASE = "memory", "database"
 APPEND, CLONE, LOAD = ORDERS = ("append", "clone", "load")
 IN_BOTH = ("comb_lateral", OURS)
 """Strategies that are measured in a small database, too."""
-CHECKED_KEYS = 3
+CHECKED_KEYS = 2
 MOST_CONTENT = 8 * 2**30
 """Bytes of a tag in memory: no limit that a scenario reaches."""
 
@@ -114,49 +114,45 @@ def measure(servers: Servers, plan: Plan, wanted: Sequence[str] = ()) -> dict[st
 
 
 async def _measure(server: Server, plan: Plan, wanted: list[Contender]) -> dict[str, Found]:
-    schema, runs, plans = server.new_name(), dict[str, Run](), dict[str, str]()
-    found: dict[str, list[Round]] = {each.name: [] for each in wanted}
+    schema = server.new_name()
     names = list(dict.fromkeys(each.scenario for each in wanted))
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(_store(server, schema))
-        for name in names:
-            begin("conditions", f"loading {name}")
-            found[_name(server, name, ORDER, LOAD)].append(await _loaded(store, server, SCENARIOS[name]))
+        found = {_name(server, name, ORDER, LOAD): Found(rounds=[await _loaded(store, server, name)]) for name in names}
         stored = await _stored(store, names)
+        strategies = dict[str, Reader]()
         if server.backend is Backend.POSTGRESQL:
             await asyncio.to_thread(make_designs, server.dsn, schema, names)
-            found[_name(server, names[-1], ORDER, LOAD)][0] = _with_sizes(
-                found[_name(server, names[-1], ORDER, LOAD)][0], sizes(server.dsn, schema)
-            )
+            largest = _name(server, names[-1], ORDER, LOAD)
+            found[largest] = Found(rounds=[_with_sizes(found[largest].rounds[0], sizes(server.dsn, schema))])
             for name in names:
                 ready = stack.enter_context(readers(server.dsn, schema, name, *stored[name]))
-                for way, one in ready.items():
-                    runs[_name(server, name, READ, way)] = partial(_read, one, plan.read_s)
-                    plans[_name(server, name, READ, way)] = one.plan
+                strategies |= {_name(server, name, READ, way): one for way, one in ready.items()}
         if any(each.kind == ALONE for each in wanted):
             ready = await _alone(stack, server, names[0])
-            runs |= {_name(server, names[0], ALONE, way): partial(_read, ready[way], plan.read_s) for way in IN_BOTH}
+            strategies |= {_name(server, names[0], ALONE, way): ready[way] for way in IN_BOTH}
         running = await stack.enter_async_context(serving(server, schema))
         for number, name in enumerate(names, 1):
             await _check_server(running, name, number, stored[name][1])
-        for each in wanted:
-            run = (
-                _order(store, each)
-                if each.kind == ORDER
-                else _request(running, each, plan)
-                if each.kind == HTTP
-                else None
-            )
-            if run is not None:
-                runs[each.name] = run
-        for number in range(plan.condition_rounds):
-            for name, run in runs.items():
-                begin("conditions", f"round {number + 1} of {plan.condition_rounds}, {name}")
-                done = await run(number)
-                found[name].append(done)
-                print_line(f"  round {number + 1}  {name:<56} {1e3 * done.seconds:9.3f} ms")
+        runs: dict[str, Run] = {name: partial(_read, one, plan.read_s) for name, one in strategies.items()}
+        runs |= {each.name: _request(running, each, plan) for each in wanted if each.kind == HTTP}
+        runs |= {each.name: _order(store, each) for each in wanted if each.way in (APPEND, CLONE)}
+        rounds = await _by_turns(runs, plan.condition_rounds)
     server.drop(schema)
-    return {name: Found(rounds=rounds, plan=plans.get(name, "")) for name, rounds in found.items() if rounds}
+    plans = {name: one.plan for name, one in strategies.items()}
+    return found | {name: Found(rounds=done, plan=plans.get(name, "")) for name, done in rounds.items()}
+
+
+async def _by_turns(runs: Mapping[str, Run], rounds: int) -> dict[str, list[Round]]:
+    """`benchmarks.rounds.rounds.interleaved`, beside a server that has to be listened to."""
+    found: dict[str, list[Round]] = {name: [] for name in runs}
+    for number in range(rounds):
+        for name, run in runs.items():
+            begin("conditions", f"round {number + 1} of {rounds}, {name}")
+            done = await run(number)
+            found[name].append(done)
+            print_line(f"  round {number + 1}  {name:<56} {1e3 * done.seconds:9.3f} ms")
+    return found
 
 
 def _name(server: Server, scenario: str, kind: str, way: str) -> str:
@@ -174,7 +170,9 @@ async def _store(server: Server, schema: str) -> AsyncIterator[ConditionsStore]:
         await store.close()
 
 
-async def _loaded(store: ConditionsStore, server: Server, scenario: Scenario) -> Round:
+async def _loaded(store: ConditionsStore, server: Server, name: str) -> Round:
+    begin("conditions", f"loading {name}")
+    scenario = SCENARIOS[name]
     began = time.perf_counter()
     await load(store, scenario, status=TagStatus.LOCKED)
     seconds = time.perf_counter() - began
@@ -247,7 +245,7 @@ def _request(running: Serving, each: Contender, plan: Plan) -> Run:
     return run
 
 
-def _order(store: ConditionsStore, each: Contender) -> Run | None:
+def _order(store: ConditionsStore, each: Contender) -> Run:
     if each.way == APPEND:
         return partial(append_round, store, f"{each.scenario}-{APPEND}")
-    return partial(clone_round, store, SCENARIOS[each.scenario]) if each.way == CLONE else None
+    return partial(clone_round, store, SCENARIOS[each.scenario])

@@ -94,7 +94,7 @@ async def serving(server: Server, schema: str) -> AsyncIterator[Serving]:
     servers.start()
     try:
         async with asyncio.timeout(START_S):
-            while servers.status().state is not ConditionsState.RUNNING:
+            while servers.status().state is not ConditionsState.RUNNING:  # noqa: ASYNC110 - it has no event for it
                 await asyncio.sleep(POLL_S)
         (process,) = (
             each

@@ -23,9 +23,10 @@ class Plan:
     cpu_rates, cpu_s: rates and seconds of the CPU measure. memory_s: seconds at full speed of the memory measure, 0
     for none. drains: outages of outage_s seconds, in each layout. with_reading: whether the governor and the page are
     measured without being asked for. governor_rounds: of blocks of governor_s seconds. page_rounds: with each audience
-    for page_s seconds. scenarios: of conditions, on PostgreSQL; further_scenarios: on other databases. clients: that ask
-    the server of conditions at the same time. condition_rounds: of everything about conditions; read_s, request_s:
-    seconds of a strategy, and of clients, in each.
+    for page_s seconds.
+    scenarios: of conditions, on PostgreSQL; further_scenarios: on other databases. clients: that ask the server of
+    conditions at the same time. condition_rounds: of everything about conditions; read_s, request_s: seconds of a
+    strategy, and of clients, in each.
     """
 
     every_way: bool = True

@@ -1,5 +1,6 @@
 """The page: what to choose first, then what that follows from."""
 
+from benchmarks.conditions.section import conditions_sections
 from benchmarks.html.document import document
 from benchmarks.html.elements import section, tile, tiles, warnings
 from benchmarks.html.markup import Markup, tag
@@ -29,6 +30,7 @@ def page(run: Run, command: str) -> str:
         latency(run),
         figures_section("When the database is away", journal_cost(run), drains(run), name="outages"),
         figures_section("While others read", governor(run), audiences(run), name="reading"),
+        *conditions_sections(run),
         figures_section("What the daemon costs", cpu(run), memory(run), name="cost"),
         conditions(run, command),
     ]
