@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from benchmarks.conditions.tables import condition_tables
 from benchmarks.load.workload import INSTRUMENTS
+from benchmarks.report.conditions.tables import condition_tables
 from benchmarks.report.formatting import counted, number
 from benchmarks.report.reader_tables import audiences, governor
 from benchmarks.report.run import BARE_LOOP, CEILING, DAEMON, PAPER, Latency, MeasuredServer, Run, Way

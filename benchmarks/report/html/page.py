@@ -1,12 +1,12 @@
 """The page: what to choose first, then what that follows from."""
 
-from benchmarks.conditions.section import conditions_sections
 from benchmarks.html.document import document
 from benchmarks.html.elements import section, tile, tiles, warnings
 from benchmarks.html.markup import Markup, tag
 from benchmarks.load.workload import INSTRUMENTS
 from benchmarks.report.choice import GOAL_HZ, advise, fastest, warn
 from benchmarks.report.formatting import between, number, times
+from benchmarks.report.html.by_global_tag import conditions_sections
 from benchmarks.report.html.conditions import conditions
 from benchmarks.report.html.distributions import distributions
 from benchmarks.report.html.figures import figures_section

@@ -1,14 +1,14 @@
 """Conditions in the page of the report: findings, figures, and the plans of the statements."""
 
-from benchmarks.conditions.findings import findings
 from benchmarks.conditions.strategies import STRATEGIES
-from benchmarks.conditions.tables import condition_tables
 from benchmarks.html.elements import card, section
 from benchmarks.html.markup import Markup, join, tag
 from benchmarks.html.table import NOTHING, Column, table
+from benchmarks.report.conditions.findings import findings
+from benchmarks.report.conditions.tables import condition_tables
 from benchmarks.report.html.figures import figures_section
 from benchmarks.report.run import Run
-from benchmarks.visits.statistics.findings import Verdict
+from benchmarks.report.verdict import Verdict
 
 NOTE = (
     "Conditions by global tag, as in the paper on the reference conditions database of HSF. Ratios are of rounds that "

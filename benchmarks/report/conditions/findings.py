@@ -5,11 +5,10 @@ from collections.abc import Iterator, Sequence
 from benchmarks.conditions.measure import ALONE, FROM_MEMORY, HTTP, READ
 from benchmarks.conditions.scenarios import SCENARIOS
 from benchmarks.conditions.strategies import OURS, STRATEGIES
-from benchmarks.interference.statistics.estimate import geometric_mean
 from benchmarks.report.formatting import number, times
 from benchmarks.report.run import Condition, Run
-from benchmarks.visits.statistics.findings import Finding, Verdict
-from schemas.api.interference import Mean
+from benchmarks.report.verdict import Finding, Verdict
+from benchmarks.rounds.summary import Ratio, mean_ratio, spread
 from schemas.checking.dsn import Backend
 
 BY_FAR = 10.0
@@ -28,24 +27,24 @@ def findings(run: Run) -> list[Finding]:
     return [_index_condition(found), *_types(found), *_intervals(found), *_size(found), _older_design()]
 
 
-def compared(of: Condition, to: Condition) -> Mean:
+def compared(of: Condition, to: Condition) -> Ratio:
     """Seconds by seconds, round by round: the geometric mean of the ratios, with its 95 % interval."""
-    return geometric_mean([a / b for a, b in zip(of.seconds, to.seconds, strict=True)])
+    return mean_ratio(of.seconds, to.seconds)
 
 
-def in_words(found: Mean) -> str:
+def in_words(found: Ratio) -> str:
     """A ratio with its interval."""
     if found.low is None or found.high is None:
         return f"{times(found.value)} (one round)"
     return f"{times(found.value)} ({times(found.low)} to {times(found.high)})"
 
 
-def above(found: Mean, limit: float) -> bool:
+def above(found: Ratio, limit: float) -> bool:
     """Whether the whole interval is above a limit."""
     return found.low is not None and found.low > limit
 
 
-def flatness(found: Mean) -> Verdict:
+def flatness(found: Ratio) -> Verdict:
     """Whether something is flat: the whole interval within the limits, or outside of them."""
     if found.low is None or found.high is None:
         return Verdict.UNKNOWN
@@ -139,4 +138,4 @@ def _title(kind: str, way: str, clients: int) -> str:
 
 
 def _ms(found: Condition) -> str:
-    return number(1e3 * geometric_mean(found.seconds).value)
+    return number(1e3 * spread(found.seconds).median)
