@@ -109,7 +109,7 @@ PLANS = {
         governor_s=20.0,
         page_rounds=2,
         page_s=5.0,
-        condition_rounds=4,
+        condition_rounds=3,
         read_s=0.5,
         request_s=1.5,
     ),
