@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import numpy as np
 
@@ -20,7 +21,7 @@ async def append_round(store: ConditionsStore, tag: str, number: int) -> Round:
     """Append open intervals behind the last one of the first list of a tag, one by one, each stored and attached."""
     name = next(iter(sorted((await store.tag_lists(tag)).items())))[1]
     first = MAJORS + (number + 1) * APPENDS
-    times = [await _took(lambda major=major: _append(store, name, major)) for major in range(first, first + APPENDS)]
+    times = [await _took(partial(_append, store, name, major)) for major in range(first, first + APPENDS)]
     return _round(times)
 
 
