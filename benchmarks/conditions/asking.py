@@ -42,19 +42,19 @@ def ask(port: int, path: str) -> bytes:
 
 
 def main(port: int, tag: str, begin: float, end: float, seed: int) -> None:
-    """Ask from `begin` to `end` of the monotonic clock; print the seconds of each request as JSON."""
+    """Ask from `begin` to `end` of the monotonic clock, at least once; print when and how long each took, as JSON."""
     drawn = random.Random(seed)  # noqa: S311 - keys to ask for
     time.sleep(max(0.0, begin - time.monotonic()))
-    times = []
-    while (began := time.monotonic()) < end:
+    times = list[tuple[float, float]]()
+    while (began := time.monotonic()) < end or not times:
         major, minor = drawn.randrange(MAJORS), drawn.randrange(MINORS)
         ask(port, f"/api/cdb_rest/payloadiovs/?gtName={tag}&majorIOV={major}&minorIOV={minor}")
-        times.append(round(time.monotonic() - began, 6))
+        times.append((began, round(time.monotonic() - began, 6)))
     sys.stdout.write(json.dumps(times))
 
 
 def ask_by(clients: int, port: int, tag: str, seconds: float, seed: int) -> tuple[float, float, list[float]]:
-    """Have so many clients ask; return when they began and were to end, and the seconds of all requests.
+    """Have so many clients ask; return when the first request began and the last one ended, and the seconds of each.
 
     Raises:
         ClientFailed: one of them did not end well.
@@ -67,13 +67,13 @@ def ask_by(clients: int, port: int, tag: str, seconds: float, seed: int) -> tupl
         )
         for number in range(clients)
     ]
-    times: list[float] = []
+    asked: list[tuple[float, float]] = []
     for process in processes:
         output, problem = process.communicate()
         if process.returncode:
             raise ClientFailed(problem.decode().strip().splitlines()[-1])
-        times += json.loads(output)
-    return begin, begin + seconds, times
+        asked += json.loads(output)
+    return min(at for at, _ in asked), max(at + took for at, took in asked), [took for _, took in asked]
 
 
 if __name__ == "__main__":
