@@ -21,6 +21,8 @@ from backends import open_store
 from backends.base import StoreError
 from benchmarks.command.progress import BenchProgress
 from benchmarks.command.summary import print_choice
+from benchmarks.conditions.measure import scenarios_for
+from benchmarks.conditions.scenarios import SCENARIOS
 from benchmarks.load.workload import GROUP, LOGGER
 from benchmarks.report.html.page import page
 from benchmarks.report.markdown import markdown
@@ -66,6 +68,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--dsn", action="append", default=[])
     parser.add_argument("--backend", action="append", type=Backend, choices=list(Backend))
     parser.add_argument("--only", choices=MEASURES)
+    parser.add_argument("--scenario", action="append", default=[], choices=list(SCENARIOS))
     parser.add_argument("--plan", choices=sorted(PLANS), default="short")
     parser.add_argument("--output", type=Path, default=Path("bench.html"))
     parser.add_argument("--folder", type=Path, default=Path(".benchmarks"))
@@ -238,7 +241,7 @@ def _measured(options: argparse.Namespace, kept: Path) -> int:
     options.backend = list(found)
     options.dsn = [dsn for dsn in found.values() if dsn is not None]
     plugin, output = Plugin(), io.StringIO()
-    with BenchProgress(PLANS[options.plan], options.backend, options.only), redirect_stdout(output):
+    with BenchProgress(PLANS[options.plan], options.backend, options.only, options.scenario), redirect_stdout(output):
         try:
             code = measure(options, kept, [plugin])
         except Exception as error:
@@ -270,6 +273,7 @@ def measure(options: argparse.Namespace, kept: Path, plugins: Sequence[object] =
     arguments += [f"--plan={options.plan}", f"--folder={options.folder}"]
     arguments += [f"--backend={backend}" for backend in options.backend or ()]
     arguments += [f"--dsn={dsn}" for dsn in options.dsn]
+    arguments += [f"--scenario={each}" for each in options.scenario]
     # A service manager or a shell that ends this ends it as Ctrl-C does: what was made in a server is removed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     return int(pytest.main(arguments, plugins=list(plugins)))
@@ -315,11 +319,23 @@ def _words(run: Run) -> Iterator[str]:
         yield "--only governor"
     elif run.audiences and not run.ways:
         yield "--only page"
+    elif run.conditions and not run.ways:
+        yield "--only conditions"
+    yield from _scenarios(run)
     if all(server.own for server in run.servers.values()):
         if len(run.servers) < len(Backend):
             yield from (f"--backend {backend}" for backend in run.servers)
     else:
         yield from (f"--dsn '{_without(server.target)}'" for server in run.servers.values() if not server.own)
+
+
+def _scenarios(run: Run) -> Iterator[str]:
+    """Those of conditions, where they are others than those of the plan."""
+    for backend in run.servers:
+        found = dict.fromkeys(each.scenario for each in run.conditions if each.backend is backend)
+        if found and tuple(found) != scenarios_for(backend, PLANS[run.plan], ()):
+            yield from (f"--scenario {name}" for name in found)
+            return
 
 
 def _without(target: str) -> str:

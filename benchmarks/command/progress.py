@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from benchmarks.conditions.measure import HTTP, LOAD, contenders, scenarios_for
 from benchmarks.measures.contenders import measured
 from benchmarks.measures.governor import BLOCKS
 from benchmarks.measures.latency import windows
@@ -71,8 +72,10 @@ class TimeLeft:
 class BenchProgress(ProgressBar):
     """The bar of the benchmarks: it watches them while it is open."""
 
-    def __init__(self, plan: Plan, backends: Sequence[Backend], only: str | None) -> None:
-        self._time_left = TimeLeft(expected(plan, backends, only))
+    def __init__(
+        self, plan: Plan, backends: Sequence[Backend], only: str | None, scenarios: Sequence[str] = ()
+    ) -> None:
+        self._time_left = TimeLeft(expected(plan, backends, only, scenarios))
         super().__init__(
             progress.console, "starting the servers", seconds_left=lambda: self._time_left.seconds(time.monotonic())
         )
@@ -98,7 +101,9 @@ class BenchProgress(ProgressBar):
         self.show(measure, what, done=found.done, total=found.steps)
 
 
-def expected(plan: Plan, backends: Sequence[Backend], only: str | None) -> dict[str, Measure]:
+def expected(
+    plan: Plan, backends: Sequence[Backend], only: str | None, scenarios: Sequence[str] = ()
+) -> dict[str, Measure]:
     """Steps of the plan's measures, and a guess of the seconds that each takes; a measure left out has none."""
     ways = [contender for backend in backends for contender in measured(backend, plan)]
     seen = [
@@ -112,6 +117,10 @@ def expected(plan: Plan, backends: Sequence[Backend], only: str | None) -> dict[
     rounds, drains = 2 * plan.rounds * len(plan.layouts), plan.drains * len(plan.layouts)
     outages = rounds + drains if own else 0
     outages_s = (rounds * plan.send_s + drains * plan.outage_s) / max(outages, 1)
+    kinds = [each.kind for each in contenders(backends, plan, scenarios) if each.way != LOAD]
+    loads = sum(len(scenarios_for(backend, plan, scenarios)) for backend in backends)
+    conditions = loads + plan.condition_rounds * len(kinds)
+    conditions_s = plan.read_s + kinds.count(HTTP) / len(kinds) * plan.request_s - STARTING_S
     measures = {
         "warm-up": ("throughput", len(ways), 1.0),
         "throughput": ("throughput", plan.rounds * len(ways), plan.write_s),
@@ -119,6 +128,7 @@ def expected(plan: Plan, backends: Sequence[Backend], only: str | None) -> dict[
         "load": ("load", load, load_s),
         "outages": ("outages", outages, outages_s),
         "governor": ("governor", plan.governor_rounds * len(BLOCKS) if own else 0, plan.governor_s),
+        "conditions": ("conditions", conditions, max(0.0, conditions_s)),
         "page": ("page", plan.page_rounds * len(AUDIENCES) if own else 0, plan.page_s),
     }
     return {

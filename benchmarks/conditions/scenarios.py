@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from backends.conditions.base import ConditionsStore
+from benchmarks.conditions.keys import MAJORS, MINORS
 from schemas.conditions.intervals import END, KEY_DTYPE, Intervals, Key, TagStatus
 from schemas.readings import Array
-
-MAJORS, MINORS = 1_000_000, 1_000
-"""Keys are below these: runs, and parts of a run."""
 
 AT_ONCE = 100_000
 """Intervals of one transaction, where a list has no more by itself."""

@@ -9,6 +9,8 @@ from typing import Any
 import psutil
 import pytest
 
+from benchmarks.conditions import measure as conditions
+from benchmarks.conditions.scenarios import SCENARIOS
 from benchmarks.measures import governor, latency, outages, pages, throughput
 from benchmarks.measures.contenders import measured
 from benchmarks.rounds.plan import PLANS, Plan
@@ -28,6 +30,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--folder", type=Path, default=Path(".benchmarks"), help="on whose disk the servers write")
     parser.addoption("--backend", type=Backend, action="append", help="a database to measure; all by default")
     parser.addoption("--dsn", action="append", default=[], help="a server to measure instead of a throw-away one")
+    parser.addoption("--scenario", action="append", default=[], choices=list(SCENARIOS), help="of conditions")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -39,6 +42,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "window" in metafunc.fixturenames:
         windows = [window for backend in backends for window in latency.windows(backend, plan)]
         metafunc.parametrize("window", windows, ids=[window.name for window in windows])
+    if "condition" in metafunc.fixturenames:
+        everything = list(conditions.contenders(backends, plan, metafunc.config.getoption("--scenario")))
+        metafunc.parametrize("condition", everything, ids=[each.name for each in everything])
     if "layout" in metafunc.fixturenames:
         metafunc.parametrize("layout", plan.layouts)
 
@@ -119,6 +125,13 @@ def page_rounds(server: Server, plan: Plan) -> dict[str, list[Round]]:
     """All rounds of the page's cost, interleaved, by audience."""
     print_line("page")
     return pages.measure(server, plan)
+
+
+@pytest.fixture(scope="session")
+def condition_rounds(servers: Servers, plan: Plan, pytestconfig: pytest.Config) -> dict[str, conditions.Found]:
+    """All rounds of conditions, interleaved, by contender."""
+    print_line("conditions")
+    return conditions.measure(servers, plan, pytestconfig.getoption("--scenario"))
 
 
 def pytest_benchmark_update_json(config: pytest.Config, output_json: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from benchmarks.conditions import measure as conditions
 from benchmarks.measures import governor, load, outages, pages
 from benchmarks.measures.contenders import Contender
 from benchmarks.measures.latency import Window
@@ -80,3 +81,14 @@ def test_governor(block: str, governor_blocks: Rounds, benchmark: BenchmarkFixtu
 def test_page(audience: pages.Audience, page_rounds: Rounds, benchmark: BenchmarkFixture) -> None:
     """CPU of daemon and page, and what comes to a browser: CPU seconds of the daemon a second."""
     replay(benchmark, page_rounds[audience.name], pages=audience.pages, browsers=audience.browsers)
+
+
+@pytest.mark.benchmark(group="conditions", timer=RECORDED_CLOCK)
+def test_conditions(
+    condition: conditions.Contender, condition_rounds: dict[str, conditions.Found], benchmark: BenchmarkFixture
+) -> None:
+    """Strategies, requests and orders: seconds of the median read, or by the rate of requests, or of an order."""
+    if condition.name not in condition_rounds:
+        pytest.skip("its server is not here")
+    found = condition_rounds[condition.name]
+    replay(benchmark, found.rounds, **condition.facts(), query_plan=found.plan)

@@ -7,6 +7,7 @@ from benchmarks.report.run import (
     SENDER,
     Audience,
     Block,
+    Condition,
     Drain,
     JournalCost,
     Latency,
@@ -66,6 +67,7 @@ def _run(report: Mapping[str, Any]) -> Run:
         drains=[_drain(found) for found in groups.get("drain", [])],
         blocks=[_block(found) for found in groups.get("governor", [])],
         audiences=[_audience(found) for found in groups.get("page", [])],
+        conditions=[_condition(found) for found in groups.get("conditions", [])],
     )
 
 
@@ -196,6 +198,22 @@ def _audience(found: Mapping[str, Any]) -> Audience:
         page_percent=_each(extra, "page percent"),
         frames=_each(extra, "frames a second"),
         bytes_=_each(extra, "bytes a second"),
+    )
+
+
+def _condition(found: Mapping[str, Any]) -> Condition:
+    extra = found["extra_info"]
+    return Condition(
+        backend=Backend(extra["backend"]),
+        scenario=extra["scenario"],
+        kind=extra["kind"],
+        way=extra["way"],
+        clients=int(extra["clients"]),
+        types=int(extra["types"]),
+        intervals=int(extra["intervals"]),
+        query_plan=extra["query_plan"],
+        seconds=tuple(found["stats"]["data"]),
+        figures={name: _each(extra, name) for name, values in extra.items() if isinstance(values, list)},
     )
 
 

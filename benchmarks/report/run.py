@@ -177,6 +177,25 @@ class Audience:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Condition:
+    """A contender of the measure of conditions (`benchmarks.conditions.measure.Contender`); a value each a round.
+
+    seconds: of the median read or order, or of one request of all clients. figures: further ones, by name.
+    """
+
+    backend: Backend
+    scenario: str
+    kind: str
+    way: str
+    clients: int
+    types: int
+    intervals: int
+    query_plan: str
+    seconds: Sequence[float]
+    figures: Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """All figures of one run."""
 
@@ -199,6 +218,7 @@ class Run:
     drains: Sequence[Drain] = ()
     blocks: Sequence[Block] = ()
     audiences: Sequence[Audience] = ()
+    conditions: Sequence[Condition] = ()
 
     def ways_of(self, backend: Backend) -> list[Way]:
         """The ways measured on a database, in the order they were given."""

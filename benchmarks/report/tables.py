@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from benchmarks.load.workload import INSTRUMENTS
+from benchmarks.report.conditions.tables import condition_tables
 from benchmarks.report.formatting import counted, number
 from benchmarks.report.reader_tables import audiences, governor
 from benchmarks.report.run import BARE_LOOP, CEILING, DAEMON, PAPER, Latency, MeasuredServer, Run, Way
@@ -26,7 +27,7 @@ def tables(run: Run) -> list[Table]:
     """Make the tables of whatever was measured; a measure that was left out has none."""
     made: list[Table | None] = [_throughput(run, backend) for backend in run.servers]
     made += [_ratios(run), latency_table(run), cpu(run), memory(run), journal_cost(run), drains(run)]
-    made += [governor(run), audiences(run)]
+    made += [governor(run), audiences(run), *condition_tables(run)]
     return [table for table in made if table is not None]
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from benchmarks.load.workload import LAYOUTS
 from schemas.batch import Layout
 
-MEASURES = ("throughput", "latency", "load", "outages", "governor", "page")
+MEASURES = ("throughput", "latency", "load", "outages", "governor", "page", "conditions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,9 @@ class Plan:
     for none. drains: outages of outage_s seconds, in each layout. with_reading: whether the governor and the page are
     measured without being asked for. governor_rounds: of blocks of governor_s seconds. page_rounds: with each audience
     for page_s seconds.
+    scenarios: of conditions, on PostgreSQL; further_scenarios: on other databases. clients: that ask the server of
+    conditions at the same time. condition_rounds: of everything about conditions; read_s, request_s: seconds of a
+    strategy, and of clients, in each.
     """
 
     every_way: bool = True
@@ -48,6 +51,12 @@ class Plan:
     governor_s: float
     page_rounds: int
     page_s: float
+    scenarios: tuple[str, ...] = ("tiny-moderate", "moderate", "heavy-usage")
+    further_scenarios: tuple[str, ...] = ("tiny-moderate",)
+    clients: tuple[int, ...] = (1, 8, 32)
+    condition_rounds: int
+    read_s: float
+    request_s: float
 
     def measures(self, only: str | None) -> tuple[str, ...]:
         """What is measured, when `only` one measure is asked for, or none by name."""
@@ -77,6 +86,12 @@ PLANS = {
         governor_s=3.0,
         page_rounds=1,
         page_s=1.0,
+        scenarios=("tiny", "tiny-moderate"),
+        further_scenarios=("tiny",),
+        clients=(1, 2),
+        condition_rounds=1,
+        read_s=0.1,
+        request_s=0.5,
     ),
     "short": Plan(
         rounds=3,
@@ -94,6 +109,9 @@ PLANS = {
         governor_s=20.0,
         page_rounds=2,
         page_s=5.0,
+        condition_rounds=3,
+        read_s=0.5,
+        request_s=1.5,
     ),
     "full": Plan(
         rounds=7,
@@ -112,5 +130,10 @@ PLANS = {
         governor_s=60.0,
         page_rounds=5,
         page_s=20.0,
+        scenarios=("tiny", "tiny-moderate", "moderate", "heavy-usage", "worst-case"),
+        further_scenarios=("tiny-moderate", "moderate"),
+        condition_rounds=7,
+        read_s=2.0,
+        request_s=5.0,
     ),
 }

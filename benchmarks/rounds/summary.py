@@ -1,10 +1,12 @@
 """Statistics of what was measured: pure functions."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from daemon.workloads.visits.figures import students_t
 from schemas.readings import Array
 
 
@@ -40,6 +42,25 @@ def spread(values: Sequence[float]) -> Spread:
 def ratio(of: Sequence[float], to: Sequence[float]) -> Spread:
     """Ratio round by round: interleaved rounds of the same number met the same machine. Same lengths, none 0."""
     return spread([a / b for a, b in zip(of, to, strict=True)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio:
+    """A mean ratio with the ends of its 95 % interval, which a single round does not have."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+def mean_ratio(of: Sequence[float], to: Sequence[float]) -> Ratio:
+    """Geometric mean of the ratios round by round, with Student's interval. Same lengths, at least 1, all above 0."""
+    logarithms = np.log(np.asarray(of, np.float64) / np.asarray(to, np.float64))
+    middle, count = float(logarithms.mean()), len(logarithms)
+    if count < 2:
+        return Ratio(value=math.exp(middle), low=None, high=None)
+    half = students_t(count - 1) * float(logarithms.std(ddof=1)) / math.sqrt(count)
+    return Ratio(value=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ from benchmarks.report.tables import tables
 from benchmarks.rounds.commits import HZ_EDGES, Clock, Commits, completed, hz, hz_histogram, hz_quartiles, merged
 from benchmarks.rounds.plan import PLANS
 from benchmarks.rounds.rounds import Round, interleaved
-from benchmarks.rounds.summary import acknowledged_after, commit_rate, percentiles, ratio, slope, spread
+from benchmarks.rounds.summary import acknowledged_after, commit_rate, mean_ratio, percentiles, ratio, slope, spread
 from benchmarks.servers import running
 from benchmarks.servers.base import Server, left_clean
 from benchmarks.servers.daemon_process import running_daemon
@@ -62,6 +62,16 @@ class TestSummary:
     def test_ratios_are_taken_round_by_round(self) -> None:
         # The machine was twice as fast in the second round; the ratio does not know it.
         assert ratio([10.0, 20.0], [20.0, 40.0]) == spread([0.5, 0.5])
+
+    def test_a_mean_ratio_has_an_interval_from_two_rounds_on(self) -> None:
+        found = mean_ratio([2.0, 8.0], [1.0, 2.0])
+        assert found.value == pytest.approx(8**0.5)
+        assert found.low is not None
+        assert found.high is not None
+        assert found.low * found.high == pytest.approx(8.0)
+        assert found.high > 100, "one degree of freedom"
+        alone = mean_ratio([3.0], [1.0])
+        assert (round(alone.value, 9), alone.low, alone.high) == (3.0, None, None)
 
     def test_percentiles_are_values_that_were_measured(self) -> None:
         found = percentiles(np.arange(100, 0, -1.0))

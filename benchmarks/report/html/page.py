@@ -6,6 +6,7 @@ from benchmarks.html.markup import Markup, tag
 from benchmarks.load.workload import INSTRUMENTS
 from benchmarks.report.choice import GOAL_HZ, advise, fastest, warn
 from benchmarks.report.formatting import between, number, times
+from benchmarks.report.html.by_global_tag import conditions_sections
 from benchmarks.report.html.conditions import conditions
 from benchmarks.report.html.distributions import distributions
 from benchmarks.report.html.figures import figures_section
@@ -29,6 +30,7 @@ def page(run: Run, command: str) -> str:
         latency(run),
         figures_section("When the database is away", journal_cost(run), drains(run), name="outages"),
         figures_section("While others read", governor(run), audiences(run), name="reading"),
+        *conditions_sections(run),
         figures_section("What the daemon costs", cpu(run), memory(run), name="cost"),
         conditions(run, command),
     ]

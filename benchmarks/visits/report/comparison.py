@@ -9,6 +9,7 @@ from benchmarks.html.elements import card, repeated_by, section, settings_card, 
 from benchmarks.html.markup import Markup, join, tag
 from benchmarks.html.table import NOTHING, Column, figures, table
 from benchmarks.report.formatting import listed, number
+from benchmarks.report.verdict import Verdict
 from benchmarks.visits.measuring.plan import MAIN, OURS, SWEEP, TINY
 from benchmarks.visits.record import Comparison, Measured
 from benchmarks.visits.report.charts import Series, axes, chart
@@ -16,7 +17,7 @@ from benchmarks.visits.report.elements import figure, seconds, settings_of, slop
 from benchmarks.visits.report.run import papers_figures, series
 from benchmarks.visits.statistics.baseline import FLAT, READ, Against, Figures, against, best_of, upkeep, window_visits
 from benchmarks.visits.statistics.estimate import ends, ratio
-from benchmarks.visits.statistics.findings import DENSE, NAMES, Verdict, findings, shown, values, warm
+from benchmarks.visits.statistics.findings import DENSE, NAMES, findings, shown, values, warm
 from schemas.api.visits import Line
 
 TITLE = "DIA visits: which way to keep them"

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import numpy as np
 
 from backends.kinds import KINDS
 from benchmarks.report.formatting import number
+from benchmarks.report.verdict import Finding, Verdict
 from benchmarks.visits.measuring.plan import BASE, PAPERS, SWEEP
 from benchmarks.visits.record import Comparison, Measured
 from benchmarks.visits.statistics.estimate import Interval, bend, paired, ratio
@@ -24,29 +24,6 @@ HALVES = 0.6
 """A time counts as halved when it is at most this fraction of the other."""
 BENT = 0.125
 """A growth that bends by less than this part of itself, half as much as a parabola does, is called linear."""
-
-
-class Verdict(StrEnum):
-    """Whether the measurement agrees with the paper."""
-
-    REPRODUCED = "reproduced"
-    REFUTED = "refuted"
-    UNKNOWN = "not known here"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """A finding of the paper, and the verdict on it.
-
-    paper: its own figures; empty without. measured: the figures that the verdict follows from. processes: workers of
-    visits that it was measured with.
-    """
-
-    claim: str
-    paper: str
-    verdict: Verdict
-    measured: str
-    processes: int = 1
 
 
 def findings(comparison: Comparison) -> list[Finding]:

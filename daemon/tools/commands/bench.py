@@ -2,6 +2,7 @@
 
 import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,11 +16,23 @@ EPILOG = examples(
     "triggerlog bench beam.toml --full -o control-node-3.html",
     "TRIGGERLOG_PASSWORD=... triggerlog bench --dsn postgresql://me@db:5432/test --dsn mysql://me@db:3306",
     "triggerlog bench --only latency",
+    "triggerlog bench --only conditions --scenario worst-case --backend postgresql",
     "triggerlog bench --from bench.json",
 )
+
 NEEDED = {"pytest": "pytest", "pytest_benchmark": "pytest-benchmark", "pytest_timeout": "pytest-timeout"}
 NEEDED |= {"psycopg": "psycopg"}
 """Packages of the extra `bench`, by the names of their modules."""
+
+
+class Scenario(StrEnum):
+    """The scenarios of conditions (`benchmarks.conditions.scenarios`, which this may not import)."""
+
+    TINY = "tiny"
+    TINY_MODERATE = "tiny-moderate"
+    MODERATE = "moderate"
+    HEAVY_USAGE = "heavy-usage"
+    WORST_CASE = "worst-case"
 
 
 def bench(
@@ -37,8 +50,12 @@ def bench(
         typer.Option(help="Without FILE or --dsn: which throw-away servers.", show_default="all installed"),
     ] = None,
     only: Annotated[
-        Literal["throughput", "latency", "load", "outages", "governor", "page"] | None,
+        Literal["throughput", "latency", "load", "outages", "governor", "page", "conditions"] | None,
         typer.Option(help="Only this measure.", show_default="the first four; all with --full"),
+    ] = None,
+    scenario: Annotated[
+        list[Scenario] | None,
+        typer.Option(help="Of conditions: how much is stored; may be repeated.", show_default="up to heavy-usage"),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Longer rounds and more of them: about two hours.")] = False,
     plan: Annotated[
@@ -76,6 +93,7 @@ def bench(
     arguments = [f"{name}={value}" for name, value in options.items() if value is not None]
     arguments += [f"--dsn={each}" for each in dsn or ()]
     arguments += [f"--backend={each}" for each in backend or ()]
+    arguments += [f"--scenario={each}" for each in scenario or ()]
     if file is not None:
         arguments += ["--", str(file)]
     os.execv(sys.executable, [sys.executable, "-m", "benchmarks.command.bench", *arguments])  # noqa: S606 - no shell

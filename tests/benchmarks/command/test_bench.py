@@ -126,11 +126,15 @@ class TestTimeLeft:
             "outages": False,
             "governor": False,
             "page": False,
+            "conditions": False,
         }
         assert expected(plan, [Backend.MYSQL], None)["load"].steps == 0
         assert expected(plan, [Backend.MYSQL], None)["outages"].steps == 0
         assert expected(PLANS["short"], backends, None)["page"].steps == 0
         assert expected(PLANS["short"], backends, "page")["page"].steps > 0
+        assert expected(PLANS["short"], backends, None)["conditions"].steps == 0
+        few = expected(PLANS["short"], backends, "conditions", ["tiny"])["conditions"].steps
+        assert 0 < few < expected(PLANS["short"], backends, "conditions")["conditions"].steps
 
     def test_a_time_is_read_as_minutes_and_seconds(self) -> None:
         assert (minutes(0), minutes(59.6), minutes(200)) == ("0:00", "1:00", "3:20")

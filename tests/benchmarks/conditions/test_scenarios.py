@@ -6,8 +6,13 @@ import pytest
 from backends.conditions.base import ConditionsStore
 from backends.memory.conditions import MemoryConditionsStore
 from benchmarks.conditions.scenarios import SCENARIOS, intervals_of, load, random_keys, type_name, valid_at
+from daemon.tools.commands.bench import Scenario
 from schemas.conditions.intervals import END, Key, TagStatus
 from schemas.conditions.rules import ConditionsRefused
+
+
+def test_the_command_knows_them_all() -> None:
+    assert [str(each) for each in Scenario] == list(SCENARIOS)
 
 
 def test_the_scenarios_are_as_large_as_in_the_paper() -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.report.verdict import Verdict
 from benchmarks.visits.__main__ import main
 from benchmarks.visits.measuring.checks import checked
 from benchmarks.visits.measuring.plan import (
@@ -31,7 +32,7 @@ from benchmarks.visits.report.comparison import _at_end, page
 from benchmarks.visits.report.run import series
 from benchmarks.visits.statistics.baseline import FLAT, Figures, Flatness, against, best_of, flatness, upkeep
 from benchmarks.visits.statistics.estimate import Interval, bend, ends, mean, ratio, slope_ratio, spread
-from benchmarks.visits.statistics.findings import PAIRS, Verdict, findings, warm
+from benchmarks.visits.statistics.findings import PAIRS, findings, warm
 from daemon.workloads.visits.cadence import time_of
 from daemon.workloads.visits.figures import line
 from schemas.api.visits import Compaction, Line
