@@ -61,7 +61,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
             until(lambda: ask(status)["groups"]["bpm"]["triggers"]["committed"] > LAST, "enough triggers are committed")
             watched = Watched(browser, dashboard.url)
             live(watched.page, OPENED_MS)
-            watched.page.keyboard.press("7")
+            watched.page.keyboard.press("8")
             yield watched.page
             assert watched.errors == []
     finally:
