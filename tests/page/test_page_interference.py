@@ -142,6 +142,7 @@ def test_the_form_says_how_long_it_will_take(stage: Stage, opened: Watched) -> N
     expect(workloads.last.get_by_label("Period, s")).to_have_value("0.5")
     expect(workloads.first.get_by_label("Clients", exact=True)).to_have_value("7")
     workloads.last.get_by_role("button", name="Remove").click()
+    expect(workloads).to_have_count(1)
     expect(workloads.get_by_role("button", name="Remove")).to_be_hidden()
     assert opened.errors == []
 

@@ -28,6 +28,9 @@ from schemas.config import ConfigError
 LIMITS = Limits(connections=4096, body_bytes=64 * 2**20, request_s=60.0, answer_s=600.0)
 """A hundred thousand intervals are some 25 MB, and are stored within a minute."""
 
+FIRST_TRY_S = 5.0
+"""The server listens once the database has been asked for the tables, or after so long without an answer."""
+
 BACKLOG = 4096
 """Connections that wait to be taken: a farm begins its jobs at the same moment."""
 
@@ -77,11 +80,16 @@ async def _serve(spec: ServerSpec, parent: Parent[Message]) -> None:
         timeout_graceful_shutdown=END_WITHIN_S,
     )
     reads.freshness.problem = "it has not answered yet"
-    creating = asyncio.create_task(_create(store, reads))
+    tried = asyncio.Event()
+    creating = asyncio.create_task(_create(store, reads, tried))
     # What is here now stays: a collection that walks through all of it would hold up an answer for milliseconds.
     gc.collect()
     gc.freeze()
     try:
+        # An order that came while the tables are made would fail for want of them.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_TRY_S):
+                await tried.wait()
         with contextlib.closing(_listening(spec)) as listening:
             serving = asyncio.create_task(server.serve(sockets=[listening]))
             reporting = asyncio.create_task(_report(server, made.tally, reads, parent))
@@ -130,8 +138,10 @@ def _identity(spec: ServerSpec) -> Identity | None:
         raise Refused(str(error)) from None
 
 
-async def _create(store: ConditionsStore, reads: Reads) -> None:
-    """Make the tables, or check them, as soon as the database answers; nothing is answered before.
+async def _create(store: ConditionsStore, reads: Reads, tried: asyncio.Event) -> None:
+    """Make the tables, or check them, as soon as the database answers.
+
+    tried: set after the first try, however it ended.
 
     Raises:
         StoreError: they are others than this version makes.
@@ -139,7 +149,10 @@ async def _create(store: ConditionsStore, reads: Reads) -> None:
     backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
     while True:
         try:
-            await store.create()
+            try:
+                await store.create()
+            finally:
+                tried.set()
         except StoreUnavailable as error:
             reads.freshness.problem = str(error)
             await backoff.pause()
