@@ -160,10 +160,7 @@ class PostgresqlStore(SqlStore[Connection]):
             return await self._connected(self._database.dsn)
         if self._read_only is None:
             return await self._connected(await self._server.start())
-        dsn = self._server.found()
-        if dsn is None:
-            raise StoreUnavailable("the embedded PostgreSQL does not run; it does while the daemon does")
-        return await self._connected(dsn)
+        return await self._connected(self._server.running())
 
     async def _connected(self, dsn: str | None) -> Connection:
         # A batch is never at fault for what goes wrong before there is a connection.

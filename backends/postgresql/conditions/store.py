@@ -63,9 +63,4 @@ class PostgresqlConditionsStore(SqlConditionsStore[PostgresqlConditionsSession])
         return PostgresqlConditionsSession(connection, self._schema, self._tables, self._timeout_s)
 
     def _dsn(self) -> str | None:
-        if self._server is None:
-            return self._database.dsn
-        dsn = self._server.found()
-        if dsn is None:
-            raise StoreUnavailable("the embedded PostgreSQL does not run; it does while the daemon does")
-        return dsn
+        return self._database.dsn if self._server is None else self._server.running()

@@ -109,6 +109,18 @@ class EmbeddedPostgresql:
             return None
         return _dsn(sockets)
 
+    def running(self) -> str:
+        """The DSN of the server, which somebody else has to run.
+
+        Raises:
+            StoreUnavailable: nobody does.
+            StoreError: as `found`.
+        """
+        dsn = self.found()
+        if dsn is None:
+            raise StoreUnavailable("the embedded PostgreSQL does not run; it does while the daemon does")
+        return dsn
+
     @property
     def _data(self) -> Path:
         """Its data, which may lie elsewhere: postmaster.pid and the server's arguments name the real folder."""

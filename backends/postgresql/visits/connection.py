@@ -78,12 +78,7 @@ class PostgresqlVisitConnection(VisitConnection[Connection]):
         return connection
 
     def _dsn(self) -> str | None:
-        if self._server is None:
-            return self._database.dsn
-        dsn = self._server.found()
-        if dsn is None:
-            raise StoreUnavailable("the embedded PostgreSQL does not run; it does while the daemon does")
-        return dsn
+        return self._database.dsn if self._server is None else self._server.running()
 
     def _settings(self) -> dict[str, str]:
         settings = {
