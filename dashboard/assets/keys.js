@@ -2,8 +2,6 @@
 (function (T) {
   "use strict";
 
-  T.hasKeys = false; // until Dash says what was chosen
-
   /** @param {EventTarget | null} target */
   function isTyping(target) {
     const typed = "input, textarea, select, .mantine-Modal-content, [contenteditable], [role=combobox], [role=listbox]";
@@ -14,7 +12,7 @@
   function press(event) {
     if (event.ctrlKey || event.altKey || event.metaKey || event.defaultPrevented || isTyping(event.target)) return;
     if (event.key === "?") window.dash_clientside.set_props("keys-dialog", { opened: true });
-    else if (!T.hasKeys) return;
+    else if (document.body.dataset.keys !== "on") return; // also until Dash says what was chosen
     else if (event.key === "p") T.pause();
     else if (event.key === "[") T.stepRange(-1);
     else if (event.key === "]") T.stepRange(1);

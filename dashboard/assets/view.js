@@ -135,7 +135,7 @@
       document.querySelector("#panel-" + T.view.tab + " .panel")?.scrollIntoView({ block: "nearest" });
     },
     keys(on) {
-      T.hasKeys = on;
+      document.body.dataset.keys = on ? "on" : "off";
     },
     closed(opened) {
       if (opened !== false || picked === null) return;

@@ -393,7 +393,6 @@ interface Triggerlog {
   readView(): void;
   choose(change: Partial<View>, further?: boolean): void;
   pause(): void;
-  hasKeys: boolean;
   stepRange(by: number): void;
   drawView(): void;
   pick(group: string, instrument: number): void;

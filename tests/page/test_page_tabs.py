@@ -20,6 +20,11 @@ def seen(page: Page, tab: str) -> None:
     expect(page.locator(f"#panel-{tab}")).to_be_visible()
 
 
+def has_keys(page: Page, are: str) -> None:
+    """Single keys are "on" or "off": what was chosen comes by a callback."""
+    expect(page.locator("body")).to_have_attribute("data-keys", are)
+
+
 def test_a_tab_opens_by_click_key_and_link_and_the_way_back_leads_back(fresh: Watched) -> None:
     page = fresh.page
     seen(page, "live")
@@ -44,17 +49,20 @@ def test_a_tab_opens_by_click_key_and_link_and_the_way_back_leads_back(fresh: Wa
 
 def test_keys_act_unless_somebody_types_or_has_turned_them_off(fresh: Watched) -> None:
     page = fresh.page
+    has_keys(page, "on")
     page.keyboard.press("p")
     expect(page.locator("#pause")).to_have_attribute("aria-pressed", "true")
     assert re.search(r"pausedAt=\d{13}", page.url)
     page.reload()
     expect(page.locator("#paused")).to_contain_text("Charts paused at")
+    has_keys(page, "on")
     page.keyboard.press("p")
     page.keyboard.press("[")
     expect(page.locator("button.range", has_text="1 m")).to_have_attribute("aria-pressed", "true")
     page.keyboard.press("?")
     keys = page.get_by_role("dialog", name="Keys")
     keys.get_by_role("checkbox").click()
+    has_keys(page, "off")
     page.keyboard.press("3")
     page.keyboard.press("Escape")
     expect(keys).to_be_hidden()
@@ -62,10 +70,12 @@ def test_keys_act_unless_somebody_types_or_has_turned_them_off(fresh: Watched) -
     seen(page, "live")
     page.reload()
     live(page)
+    has_keys(page, "off")
     page.keyboard.press("3")
     seen(page, "live")
     page.keyboard.press("?")
     keys.get_by_role("checkbox").click()
+    has_keys(page, "on")
     page.keyboard.press("3")
     seen(page, "live")
     page.keyboard.press("Escape")
