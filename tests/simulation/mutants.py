@@ -240,9 +240,16 @@ MUTANTS = (
     Mutant(
         name="believe a revised row whose trigger the database lost",
         file="daemon/pipeline/recovery/history.py",
-        text="    has_closed = np.zeros(len(last), bool)\n",
-        to="    has_closed = np.ones(len(last), bool)\n",
+        text="*(block.ledger for block in every)])\n",
+        to="*(np.concatenate([block.ledger, block.revised]) for block in every)])\n",
         plan="revised-and-its-trigger-lost",
+    ),
+    Mutant(
+        name="believe a revised row over what the database lost",
+        file="daemon/pipeline/recovery/history.py",
+        text='    rows["skipped"][at] = revised["skipped"]\n',
+        to="    rows[at] = revised\n",
+        plan="a-revised-row-over-what-the-database-lost",
     ),
     Mutant(
         name="do not know that a trigger is in the dead letters",
