@@ -97,6 +97,11 @@ def live(page: Page, timeout: int = BACK_MS) -> None:
     expect(page.locator("#page")).to_have_attribute("data-link", "live")
 
 
+def has_keys(page: Page, are: str = "on") -> None:
+    """Single keys are "on" or "off": the choice comes by a callback, after the rest."""
+    expect(page.locator("body")).to_have_attribute("data-keys", are)
+
+
 def dead(page: Page, timeout: int = NO_DATA_MS) -> None:
     """The page says that it has no data, and shows none as if it were live."""
     expect(page.locator("#badge-text")).to_have_text("NO DATA", timeout=timeout)

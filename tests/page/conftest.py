@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.page.browser import OPENED_MS, Watched, chromium, live
+from tests.page.browser import OPENED_MS, Watched, chromium, has_keys, live
 from tests.page.served import FIGURES
 from tests.page.stage import Stage
 
@@ -47,6 +47,7 @@ def page(stage: Stage, opened: Watched) -> Page:
         opened.again(stage.page.url)
     opened.had_by = "those who look"
     live(opened.page, OPENED_MS)
+    has_keys(opened.page)
     return opened.page
 
 
@@ -57,4 +58,5 @@ def fresh(stage: Stage, opened: Watched) -> Watched:
         opened.again(stage.page.url)
     opened.had_by = "a test"
     live(opened.page, OPENED_MS)
+    has_keys(opened.page)
     return opened

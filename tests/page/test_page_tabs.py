@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.page.browser import Watched, grave, live
+from tests.page.browser import Watched, grave, has_keys, live
 from tests.page.stage import Stage
 
 pytestmark = pytest.mark.page
@@ -18,11 +18,6 @@ def seen(page: Page, tab: str) -> None:
     expect(page.locator(f"#tab-{tab}")).to_have_attribute("aria-selected", "true")
     expect(page.locator("[role=tabpanel]:visible")).to_have_count(1)
     expect(page.locator(f"#panel-{tab}")).to_be_visible()
-
-
-def has_keys(page: Page, are: str) -> None:
-    """Single keys are "on" or "off": what was chosen comes by a callback."""
-    expect(page.locator("body")).to_have_attribute("data-keys", are)
 
 
 def test_a_tab_opens_by_click_key_and_link_and_the_way_back_leads_back(fresh: Watched) -> None:
@@ -49,13 +44,12 @@ def test_a_tab_opens_by_click_key_and_link_and_the_way_back_leads_back(fresh: Wa
 
 def test_keys_act_unless_somebody_types_or_has_turned_them_off(fresh: Watched) -> None:
     page = fresh.page
-    has_keys(page, "on")
     page.keyboard.press("p")
     expect(page.locator("#pause")).to_have_attribute("aria-pressed", "true")
     assert re.search(r"pausedAt=\d{13}", page.url)
     page.reload()
     expect(page.locator("#paused")).to_contain_text("Charts paused at")
-    has_keys(page, "on")
+    has_keys(page)
     page.keyboard.press("p")
     page.keyboard.press("[")
     expect(page.locator("button.range", has_text="1 m")).to_have_attribute("aria-pressed", "true")
@@ -75,7 +69,7 @@ def test_keys_act_unless_somebody_types_or_has_turned_them_off(fresh: Watched) -
     seen(page, "live")
     page.keyboard.press("?")
     keys.get_by_role("checkbox").click()
-    has_keys(page, "on")
+    has_keys(page)
     page.keyboard.press("3")
     seen(page, "live")
     page.keyboard.press("Escape")
