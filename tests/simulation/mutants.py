@@ -274,6 +274,13 @@ MUTANTS = (
         plan="ahead-and-held-when-all-was-taken-again",
     ),
     Mutant(
+        name="take what is held twice though it became a dead letter",
+        file="daemon/pipeline/assembly/assembly.py",
+        text="            wanted = self._without_letters(*stray, now)\n",
+        to="            wanted = stray\n",
+        plan="held-twice-and-a-dead-letter",
+    ),
+    Mutant(
         name="drop what the journal's last blocks count",
         file="daemon/pipeline/committer.py",
         text="told=waiting.block.revised)",

@@ -346,6 +346,13 @@ class Assembly:
         self._triggers.unplaced.is_awaited = True
         return block[~double], origin[~double]
 
+    def _still_wanted(self, held: Iterable[Stray], now: Instant) -> Iterator[Stray]:
+        """What was held, one after the other: what came twice may be a dead letter since the one before was placed."""
+        for stray in held:
+            wanted = self._without_letters(*stray, now)
+            if len(wanted[0]):
+                yield wanted
+
     def _receive_of(self, epoch: int, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
         if not epoch:
             self._receive_unknown(block, origin, now, out)
@@ -364,7 +371,7 @@ class Assembly:
 
     def _receive_held(self, run: OpenRun, now: Instant, out: list[ClosedBlock]) -> None:
         """Take what came of the epoch of a run before it could begin."""
-        for block, origin, _ in self._not_begun.release_of(run.epoch):
+        for block, origin in self._still_wanted([held[:2] for held in self._not_begun.release_of(run.epoch)], now):
             self._receive_in(run, block, origin, now, out)
             self._are_others_held = True
 
@@ -457,7 +464,7 @@ class Assembly:
     def _let_go(self, until_ns: int, now: Instant, out: list[ClosedBlock]) -> None:
         """Let go of the strays that came until then (monotonic): they move the run, or go where their numbers say."""
         self._let_go_unknown(until_ns, now, out)
-        for block, origin in self._not_begun.release(until_ns):
+        for block, origin in self._still_wanted(self._not_begun.release(until_ns), now):
             self._triggers.set_aside(block, origin, 0, AsideReason.EPOCH)
         for run in list(self._runs):
             self._let_go_of(run, until_ns, now, out)
@@ -467,12 +474,12 @@ class Assembly:
         if not self._strays.is_due(until_ns):
             return
         if self._follow(self._runs.current, self._strays, now, out, expired=True) is None:
-            for block, origin in self._strays.release(until_ns):
+            for block, origin in self._still_wanted(self._strays.release(until_ns), now):
                 self._triggers.accept_near(self._runs.current, block, origin, now, out)
 
     def _let_go_of(self, run: OpenRun, until_ns: int, now: Instant, out: list[ClosedBlock]) -> None:
         if run.strays.is_due(until_ns) and self._follow(run, run.strays, now, out, expired=True) is None:
-            for block, origin in run.strays.release(until_ns):
+            for block, origin in self._still_wanted(run.strays.release(until_ns), now):
                 self._triggers.accept_near(run, block, origin, now, out)
 
     def _follow(
@@ -503,7 +510,7 @@ class Assembly:
         if verdict.move is not Move.JUMP and strays is self._strays:
             run.started_ns = verdict.started_ns
         run.progress.move(verdict.front, verdict.started_ns)
-        for block, origin in released:
+        for block, origin in self._still_wanted(released, now):
             self._triggers.accept_near(run, block, origin, now, out)
         return run
 
@@ -512,7 +519,7 @@ class Assembly:
     ) -> list[Stray]:
         """Let strays go to the run that ends if they were on their way for long; return the others."""
         left = []
-        for block, origin in strays:
+        for block, origin in self._still_wanted(strays, now):
             behind = run.progress.is_behind(block, started_ns)
             self._triggers.accept_near(run, block[behind], origin[behind], now, out)
             left.append((block[~behind], origin[~behind]))

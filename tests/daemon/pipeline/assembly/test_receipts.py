@@ -62,18 +62,18 @@ def test_refusals_out_of_order_are_told_once_all_before_them_is_dealt_with() -> 
 
 def test_connections_that_come_and_go_while_strays_are_held_use_the_same_columns() -> None:
     assembly = an_assembly()
-    keeper = assembly.receipts.connect()
+    keeper = assembly.sessions.connect(None, first=0, spooled=False, now=at(0)).column
     assembly.receive(whole(GROUP, 1), Origin.of(keeper, 0, GROUP.size), at(0))
     far = 1 << 30
     columns = set()
     for number in range(200):
         # The keeper's strays are always there, each time with some of a connection that leaves at once.
         assembly.receive(make_block(GROUP, [(far, 0)]), Origin.of(keeper, GROUP.size + number, 1), at(number))
-        column = assembly.receipts.connect()
+        column = assembly.sessions.connect(None, first=0, spooled=False, now=at(number)).column
         columns.add(column)
         if number % 10 == 0:
             assembly.receive(make_block(GROUP, [(far, 1)]), Origin.of(column, 0, 1), at(number))
-        assembly.receipts.disconnect(column)
+        assembly.sessions.disconnect(column)
     assert len(columns) <= 22  # one for each that left strays behind, and one for the others
     assembly.close_due(at(750))
     assert len(assembly.receipts._free) == len(assembly.receipts._received) - 1

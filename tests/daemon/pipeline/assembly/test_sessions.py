@@ -551,3 +551,16 @@ def test_blocks_of_one_step_are_settled_with_the_last_which_says_so() -> None:
         assembly.receipts.committed(1)
         said = state_of(blocks[:upto]).get(KEY, (0, 0))[0]
         assert assembly.receipts.acknowledged()[0][column] <= said
+
+
+def test_what_is_held_twice_becomes_one_dead_letter() -> None:
+    """The second was held before the first became one."""
+    assembly = make()
+    ahead = epoch_7(make_block(GROUP, [(300, 0)]))
+    with assembly.taking_again():
+        assert assembly.take_again(ahead, at(0)) == assembly.take_again(ahead.copy(), at(0)) == []
+        near = epoch_7(make_block(GROUP, [(n, i) for n in range(1, 20) for i in range(1, 5)]))
+        closed = [*assembly.take_again(near, at(0)), *assembly.flush(at(1))]
+    asides = [block.aside.readings for block in closed if block.aside is not None]
+    assert join_blocks(asides)[["trigger", "instrument"]].tolist() == [(300, 0)]
+    assert assembly.counts.duplicate == 1
