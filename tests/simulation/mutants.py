@@ -239,14 +239,14 @@ MUTANTS = (
     ),
     Mutant(
         name="believe a revised row whose trigger the database lost",
-        file="daemon/pipeline/recovery/history.py",
-        text="*(block.ledger for block in every)])\n",
-        to="*(np.concatenate([block.ledger, block.revised]) for block in every)])\n",
+        file="daemon/pipeline/revising.py",
+        text="*(block.ledger for block in blocks)])\n",
+        to="*(np.concatenate([block.ledger, block.revised]) for block in blocks)])\n",
         plan="revised-and-its-trigger-lost",
     ),
     Mutant(
         name="believe a revised row over what the database lost",
-        file="daemon/pipeline/recovery/history.py",
+        file="daemon/pipeline/revising.py",
         text='    rows["skipped"][at] = revised["skipped"]\n',
         to="    rows[at] = revised\n",
         plan="a-revised-row-over-what-the-database-lost",
