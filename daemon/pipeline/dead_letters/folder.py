@@ -1,6 +1,7 @@
 """The dead letters of one group: a folder of segments, and the letters in them."""
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -423,7 +424,7 @@ class DeadLetters:
         """The database has these, and its position says so.
 
         Raises:
-            OSError: a segment cannot be removed.
+            OSError: the mark that says so cannot be written.
         """
         if not letters:
             return
@@ -439,7 +440,8 @@ class DeadLetters:
         self._passed = position
         if not self._turn.locked():
             for path in list(self._done(position)):
-                self._remove(path)
+                with contextlib.suppress(OSError):  # what cannot be removed now is removed behind a later commit
+                    self._remove(path)
 
     def _done(self, position: int) -> Iterator[Path]:
         for path, segment in self._segments.items():
