@@ -488,6 +488,41 @@ MUTANTS = (
         plan="late-behind-a-doubtful-one-of-its-block",
         also="place what is doubtful before what was late",
     ),
+    Mutant(
+        name="believe what a dead letter says of an earlier trigger",
+        file="daemon/pipeline/dead_letters/retrying.py",
+        text="        return replace(whole, revised=rows[at])\n",
+        to="        return whole\n",
+        plan="late-letter-and-late-again-on-another-host",
+    ),
+    Mutant(
+        name="retry what came late for a trigger that the database lost",
+        file="daemon/pipeline/dead_letters/retrying.py",
+        text="        if not is_there.all():\n",
+        to="        if not is_there.all():\n            return whole\n",
+        plan="late-letter-whose-trigger-the-database-lost",
+    ),
+    Mutant(
+        name="retry what came late without seeing whether it is there",
+        file="daemon/pipeline/dead_letters/retrying.py",
+        text="        if not is_new.all():\n",
+        to="        if False:\n",
+        plan="late-letter-that-another-host-stored",
+    ),
+    Mutant(
+        name="retry dead letters in a run that is another epoch's",
+        file="daemon/pipeline/dead_letters/retrying.py",
+        text='            if len(others) and there["epoch"].any():\n',
+        to="            if False:\n",
+        plan="dead-letter-whose-run-another-host-gave-away",
+    ),
+    Mutant(
+        name="forget at a start what was discarded",
+        file="daemon/pipeline/dead_letters/folder.py",
+        text="                if is_over and not letter.is_aside:\n",
+        to="                if False:\n",
+        plan="late-for-what-was-discarded-before-the-start",
+    ),
 )
 
 

@@ -91,7 +91,7 @@ async def test_a_segment_that_cannot_be_removed_does_not_end_the_committer(tmp_p
     assert disk.calls["remove"] == 1
     disk.failing.clear()
     letters.passed(2)
-    assert list(tmp_path.rglob("*.dead")) == []
+    assert list((tmp_path / "bpm").glob("*.dead")) == []
 
 
 async def test_a_failed_move_leaves_no_copy_of_what_is_committed_then(tmp_path: Path) -> None:
