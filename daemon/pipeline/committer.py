@@ -18,8 +18,9 @@ from backends.columns.filling import readings_in
 from daemon.core.monitoring.metrics import Latencies, Recent
 from daemon.core.outside import Clock
 from daemon.pipeline.announcements import Announcements
+from daemon.pipeline.assembly.reading_set import ReadingSet
 from daemon.pipeline.backlog import Backlog, Waiting
-from daemon.pipeline.closed_blocks import Key, aside_parts, keys_of, merge, nothing_of, split
+from daemon.pipeline.closed_blocks import ASIDE, Key, aside_parts, keys_of, merge, nothing_of, split
 from daemon.pipeline.dead_letters import DeadLetters, Letter, Reason, find_refused
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.gaps import CommittedGaps
@@ -36,7 +37,7 @@ from daemon.web.backoff import Backoff
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.config import CommitterConfig
 from schemas.queries import LedgerTail
-from schemas.readings import Array, InstrumentGroup
+from schemas.readings import Array, InstrumentGroup, join
 from schemas.states import AsideReason
 
 DIVIDE_AFTER = 2
@@ -514,7 +515,8 @@ class Committer:
         blocks: as `apart` divides them.
         """
         *before, last = blocks
-        placed = await self._placer.with_placed(last)
+        letters = await self._letters_aside(last)
+        placed = await self._placer.with_placed(last, join([last.block.late[:0], *letters.values()]))
         if set_aside_for_good(placed.block) > set_aside_for_good(last.block):
             # The ledger was asked first, and then for the readings: the database may have lost these in between.
             await self._rehearse([nothing_of(last.block)], [last])
@@ -568,12 +570,37 @@ class Committer:
         letters: list[tuple[Letter, ClosedBlock]] = []
         for waiting in blocks:
             if waiting.block.aside is not None:
-                kept = self._dead_letters.of_block(waiting.number)
-                lost = without(waiting.block, to_place(waiting.block))
+                lost = await self._without_letters(waiting, without(waiting.block, to_place(waiting.block)))
                 parts = [(part, Reason(ASIDE_REASONS[reason])) for part, reason in aside_parts(lost)]
-                new = [(part, why) for part, why in parts if keys_of(part)[0] not in kept]
-                letters += self._dead_letters.address(new, waiting.number)
+                letters += self._dead_letters.address(parts, waiting.number)
         await self._keep(letters)
+
+    async def _without_letters(self, waiting: Waiting, lost: ClosedBlock) -> ClosedBlock:
+        """What a block sets aside, without what was kept when it came before.
+
+        What the database has in their places may be something else now, and so may be which readings these are. Of what
+        was discarded nobody knows them.
+        """
+        kept = self._kept_aside(waiting)
+        if lost.aside is None or not kept:
+            return lost
+        letters = await self._letters_aside(waiting)
+        have = ReadingSet(join([lost.late[:0], *letters.values()])).have(lost.aside.readings)
+        is_discarded = np.isin(lost.aside.reason, [reason for reason in kept if reason not in letters])
+        return without(lost, have | is_discarded)
+
+    async def _letters_aside(self, waiting: Waiting) -> dict[int, Array]:
+        """The readings that were kept when a block came before, of those that it set aside, by their reason."""
+        if not self._kept_aside(waiting):
+            return {}
+        problem = "dead letters cannot be read"
+        found = await self._insist(problem, lambda: self._dead_letters.read_aside(waiting.number))
+        parts = [(letter.key[1], block.aside.readings) for letter, block in found if block.aside is not None]
+        return {reason: join([part for of, part in parts if of == reason]) for reason, _ in parts}
+
+    def _kept_aside(self, waiting: Waiting) -> list[int]:
+        """The reasons for which something of a block was kept when it came before."""
+        return [reason for run, reason in self._dead_letters.of_block(waiting.number) if run == ASIDE]
 
     async def _keep_rejected(self, parts: Sequence[tuple[_Part, Reason]]) -> None:
         letters = [self._dead_letters.address([(part.block, why)], part.waiting.number) for part, why in parts]

@@ -61,8 +61,12 @@ class Placer:
         self._note_placed = note
         self._nothing = Aside.of(np.empty(0, group.record), 0, AsideReason.OLDER)
 
-    async def with_placed(self, last: Waiting) -> Waiting:
-        """A block with what of it is set aside for a known run in its triggers, late ones included."""
+    async def with_placed(self, last: Waiting, letters: Array) -> Waiting:
+        """A block with what of it is set aside for a known run in its triggers, late ones included.
+
+        letters: readings of the block that are dead letters already, and stay that: it has come before, and the
+        database had something else in their places then. Record dtype, shape (n,).
+        """
         if not _is_to_place(last):
             return last
         chosen = to_place(last.block)
@@ -70,9 +74,10 @@ class Placer:
         told = np.empty(0, ledger_dtype(self._group.size)) if last.told is None else last.told
         late = last.readings - readings_in(last.block)  # the first ones: see `late_to_place`
         compared = (aside.reason == AsideReason.DOUBTFUL) | (np.arange(len(aside.run)) < late)
-        parts, doubles, left = [without(last.block, chosen)], 0, np.zeros(len(aside.run), bool)
+        are_letters = ReadingSet(letters).have(aside.readings)
+        parts, doubles, left = [without(last.block, chosen)], 0, are_letters.copy()
         for run in np.union1d(aside.run, told["run"]).tolist():
-            mine = np.flatnonzero(aside.run == run)
+            mine = np.flatnonzero((aside.run == run) & ~are_letters)
             block, double, odd, other = await self._place(
                 run, aside.readings[mine], last.block, told[told["run"] == run], compared=compared[mine]
             )

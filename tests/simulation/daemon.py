@@ -19,13 +19,13 @@ from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.pipeline.assembly import Joined
 from daemon.pipeline.assembly.sessions import ALL
-from daemon.pipeline.closed_blocks import ASIDE
+from daemon.pipeline.closed_blocks import ASIDE, readings_of
 from daemon.pipeline.dead_letters import DeadLetters, folder_of
 from daemon.pipeline.intake import Intake, open_intake
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import InStore, ask_store, recover_group, runs_of
 from daemon.sources.tcp.source import TcpSource
-from schemas.batch import Durability, JournalPosition, Layout
+from schemas.batch import ClosedBlock, Durability, JournalPosition, Layout
 from schemas.config import Config, JournalConfig
 from schemas.readings import InstrumentGroup
 from tests.simulation.disk import Drive
@@ -257,10 +257,26 @@ class SimulatedDaemon:
             except (StoreUnavailable, OSError):
                 return
 
+    async def discard(self, note: Callable[[set[tuple[int, int]], set[int]], None]) -> None:
+        """Throw the dead letters away, as an operator does. note: called with their triggers, and their readings."""
+        if self.pipeline is not None and self.is_serving:
+            letters = self.pipeline._dead_letters
+            try:
+                found = await letters.read_all(letters.pending)
+                note({letter.key for letter, _ in found}, {mark for _, block in found for mark in marks_in(block)})
+                await self.pipeline.discard()
+            except OSError:
+                return
+
     @property
     def waits_for_nothing(self) -> bool:
         """Whether all it has is in the database."""
         return self.pipeline is not None and self.is_serving and not self.pipeline.waiting.blocks
+
+
+def marks_in(block: ClosedBlock) -> list[int]:
+    """The marks of all readings of a block."""
+    return [int(mark) for mark in readings_of(block)["mark"]]
 
 
 def dead_letters_on(
@@ -278,9 +294,5 @@ def dead_letters_on(
     found: Counter[int] = Counter()
     rejected = {letter.key for letter in letters.pending if letter.key[0] != ASIDE}
     for letter in letters.pending:
-        block = letters.read(letter)
-        found.update(block.readings[block.present]["mark"].tolist())
-        found.update(block.late["mark"].tolist())
-        if block.aside is not None:
-            found.update(block.aside.readings["mark"].tolist())
+        found.update(marks_in(letters.read(letter)))
     return found, rejected

@@ -101,6 +101,7 @@ class World:
         self._to_come_again: set[int] = set()  # of these, what the database lost again
         self.gone_unseen: set[int] = set()  # what it lost with no daemon running, and none has started since
         self.retried: set[int] = set()  # committed from the dead letters: in no account that a daemon notes
+        self._discarded: set[tuple[int, int]] = set()  # triggers, which the numbers that were skipped do not have
         self.database.on_commit = self._committed
 
     def note(self, text: str) -> None:
@@ -216,6 +217,12 @@ class World:
         self._lost_under = self.life
         self._to_come_again |= set(gone) & self._in_journal
         self.oracle.may_be_lost |= set(gone) - self._in_journal
+
+    def discarded(self, keys: Collection[tuple[int, int]], marks: Collection[int]) -> None:
+        """Dead letters are being thrown away, as somebody wanted."""
+        self.note(f"discarded {len(marks)}")
+        self._discarded.update(keys)
+        self.oracle.may_be_lost.update(marks)
 
     def _keep_journal(self) -> None:
         """A daemon was killed: what it committed last may not be written yet, or not be written whole."""
@@ -380,7 +387,7 @@ class World:
 
     def _compare(self) -> None:
         dead: list[Counter[int]] = []
-        rejected: set[tuple[int, int]] = set()
+        rejected = set(self._discarded)
         for host in self.hosts:
             marks, triggers = Counter[int](), set[tuple[int, int]]()
             if host.has_run:
@@ -603,6 +610,13 @@ class Events:
         if world.daemon is not None and world.life is not None and not world.life.is_dead:
             daemon = world.daemon
             run_in(world.life, lambda: world.loop.create_task(daemon.retry()))
+
+    def _discard(self) -> None:
+        """An operator throws the dead letters away."""
+        world = self._world
+        if world.daemon is not None and world.life is not None and not world.life.is_dead:
+            daemon = world.daemon
+            run_in(world.life, lambda: world.loop.create_task(daemon.discard(world.discarded)))
 
     # --- the machine --------------------------------------------------------------------------------------------
 

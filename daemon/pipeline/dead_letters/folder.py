@@ -1,6 +1,7 @@
 """The dead letters of one group: a folder of segments, and the letters in them."""
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -89,7 +90,7 @@ class DeadLetters:
         self._of_key: dict[Key, list[Letter]] = {}
         self._of_block: dict[tuple[int, int], set[Key]] = {}  # by journal and number
         self._segments: dict[Path, _Segment] = {}
-        self._newest_discarded: dict[int, int] = {}  # by run, of triggers that were discarded by this process
+        self._newest_discarded: dict[int, int] = {}  # by run, of triggers that were discarded
         self._unread_bytes = 0
         self._next = 1
         self._layout = group_checksum(group)
@@ -157,6 +158,9 @@ class DeadLetters:
             for letter in segment.letters:
                 is_over = segment.folder in self.ids and self._marks.cover(letter)
                 self._remember(letter, pending=newest[letter.origin] == letter.serial and not is_over)
+                if is_over and not letter.is_aside:
+                    # Its block may come again, without it: what the next ones say of its trigger is not so.
+                    self._note_discarded(letter.key)
         # Without a journal no block comes again, and its number is that of another one in this process.
         self._of_block = {block: keys for block, keys in self._of_block.items() if block[0]}
         serials = [letter.serial for segment in found for letter in segment.letters]
@@ -204,6 +208,10 @@ class DeadLetters:
             self._of_key.pop(letter.key, None)
         self.amount.change(-letter.triggers, -letter.readings, -1)
 
+    def _note_discarded(self, key: Key) -> None:
+        run, trigger = key
+        self._newest_discarded[run] = max(trigger, self._newest_discarded.get(run, 0))
+
     # --- looking up ---------------------------------------------------------------------------------------------
 
     @property
@@ -249,6 +257,11 @@ class DeadLetters:
         wanted = [letter for key in keys for letter in self._of_key.get(key, ())]
         return [block for _, block in await self.read_all(wanted)] if wanted else []
 
+    async def read_aside(self, number: int) -> list[tuple[Letter, ClosedBlock]]:
+        """Read all that is pending of what a block set aside; raises OSError."""
+        of = (self._journal, number)
+        return await self.read_all([each for each in self._aside.values() if (each.journal, each.number) == of])
+
     def is_blocked(self, letter: Letter, among: Collection[Letter]) -> bool:
         """Whether something of the same trigger that came before it is pending and not among those."""
         same = self._of_key.get(letter.key, ())
@@ -278,8 +291,14 @@ class DeadLetters:
             return None
 
     def read_last(self, most: int) -> list[ClosedBlock]:
-        """Read the newest letters, at most so many, in order, without what is damaged since; raises OSError."""
-        found = (self._read_whole(letter) for letter in list(self.to_retry)[-most:])
+        """Read the newest letters, at most so many, in the order of their origin, without what is damaged since.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        # One that has made way lies behind what belongs to its trigger.
+        by_origin = sorted(self.to_retry, key=lambda letter: letter.origin)
+        found = (self._read_whole(letter) for letter in by_origin[-most:])
         return [block for block in found if block is not None]
 
     def read_newest(self, most_bytes: int) -> list[ClosedBlock]:
@@ -405,7 +424,7 @@ class DeadLetters:
         """The database has these, and its position says so.
 
         Raises:
-            OSError: a segment cannot be removed.
+            OSError: the mark that says so cannot be written.
         """
         if not letters:
             return
@@ -421,7 +440,8 @@ class DeadLetters:
         self._passed = position
         if not self._turn.locked():
             for path in list(self._done(position)):
-                self._remove(path)
+                with contextlib.suppress(OSError):  # what cannot be removed now is removed behind a later commit
+                    self._remove(path)
 
     def _done(self, position: int) -> Iterator[Path]:
         for path, segment in self._segments.items():
@@ -451,8 +471,8 @@ class DeadLetters:
             gone = replace(self.amount)
             self.discards += 1
             self.discarded_readings += self.amount.readings - self.aside_readings
-            for run, trigger in self._of_key:
-                self._newest_discarded[run] = max(trigger, self._newest_discarded.get(run, 0))
+            for key in self._of_key:
+                self._note_discarded(key)
             for letter in self.pending:
                 self._forget(letter)
         self.passed(self._passed)

@@ -4,11 +4,15 @@ They do not go through the journal: they have a stream of their own, with a posi
 same transaction. A letter whose serial is at or below it is in the database, whatever happened since. Letters are
 offered in the order in which they were kept; one that is rejected again has to make way before the position may pass it
 (`DeadLetters.move`), and is found behind the others, with its origin.
+
+They may have lain there for long: what they say of earlier triggers is told anew by the ledger of the database.
 """
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from backends.base import BatchRejected, Store, StoreError
 from daemon.pipeline.closed_blocks import merge
@@ -17,8 +21,11 @@ from daemon.pipeline.dead_letters.folder import DeadLetters
 from daemon.pipeline.dead_letters.format import Letter
 from daemon.pipeline.gaps import CommittedGaps
 from daemon.pipeline.journal import Amount
+from daemon.pipeline.revising import find, rows_after
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
-from schemas.readings import InstrumentGroup
+from schemas.ledger import own_rows
+from schemas.queries import LedgerRows, LedgerTail
+from schemas.readings import Array, InstrumentGroup
 
 REASONS_TOLD = 3
 
@@ -154,8 +161,10 @@ class Retrying:
 
     async def _commit(self, offered: Sequence[tuple[Letter, ClosedBlock]]) -> None:
         letters = [letter for letter, _ in offered]
+        # One that has made way lies behind what belongs to its trigger.
+        block = await self._told_anew([block for _, block in sorted(offered, key=lambda each: each[0].origin)])
         self._gaps.forget()  # what came since they were kept is committed without this one knowing
-        batch = self._batch(letters, await self._gaps.fit([block for _, block in offered]))
+        batch = self._batch(letters, await self._gaps.fit([block]))
         mine = {letter.serial for letter in letters}
         older = [letter for letter in self._letters.upto(letters[-1].serial) if letter.serial not in mine]
         if older:
@@ -170,6 +179,42 @@ class Retrying:
         self.outcome.committed += len(letters)
         self.outcome.readings += readings
         await self._letters.committed(letters)
+
+    async def _told_anew(self, blocks: Sequence[ClosedBlock]) -> ClosedBlock:
+        """The blocks as one, whose revised rows say what the database has, and what comes with them.
+
+        Raises:
+            BatchRejected: the database has no trigger to which they belong.
+        """
+        whole = merge(blocks)
+        await self._see_runs(np.concatenate([whole.ledger, whole.revised]))
+        if not len(whole.revised):
+            return whole
+        rows, is_new = rows_after(await self._rows(whole.revised), blocks)
+        at, is_there = find(rows, whole.revised)
+        if not is_there.all():
+            raise _rejected("the database does not have the trigger that it came late for", whole.revised[~is_there])
+        if not is_new.all():
+            of = whole.revised[whole.late_of[~is_new]]
+            raise _rejected("the database has a reading of that instrument and trigger", of)
+        return replace(whole, revised=rows[at])
+
+    async def _see_runs(self, rows: Array) -> None:
+        """See that the database has their runs for no other epochs: another daemon may have given these the numbers."""
+        for run in np.unique(rows["run"]).tolist():
+            there = await self._store.ask(LedgerTail(group=self._group, most=1, run=run))
+            mine = rows[rows["run"] == run]
+            others = mine[(mine["epoch"] != 0) & ~np.isin(mine["epoch"], [0, *there["epoch"]])]
+            if len(others) and there["epoch"].any():
+                raise _rejected("its run is that of another epoch in the database", others)
+
+    async def _rows(self, wanted: Array) -> Array:
+        """The ledger rows that the database has of these triggers, by run and trigger."""
+        found = []
+        for run in np.unique(wanted["run"]).tolist():
+            triggers = tuple(wanted["trigger"][wanted["run"] == run].tolist())
+            found.append(await self._store.ask(LedgerRows(group=self._group, run=run, triggers=triggers)))
+        return own_rows(found, self._group.size)
 
     def _batch(self, letters: Sequence[Letter], blocks: Sequence[ClosedBlock]) -> Batch:
         before = self._account
@@ -187,3 +232,7 @@ class Retrying:
             stream=Stream.DEAD_LETTERS,
             follows=None,
         )
+
+
+def _rejected(reason: str, rows: Array) -> BatchRejected:
+    return BatchRejected(reason, f"trigger {rows['trigger'][0]} of run {rows['run'][0]}")

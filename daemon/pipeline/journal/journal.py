@@ -302,8 +302,16 @@ class Journal:
             self._seal()
         if self._writer is None:
             self._head = segment_head(self._group, self.id, self._last, self._state(first))
-            self._writer = SegmentWriter(self._disk, path_of(self._folder, first), self._head)
+            self._writer = self._begun(path_of(self._folder, first))
         return self._writer
+
+    def _begun(self, path: Path) -> SegmentWriter:
+        try:
+            return SegmentWriter(self._disk, path, self._head)
+        except FileExistsError:
+            # A write failed, and so did the removal of its file: what that has is written now.
+            self._disk.remove(path)
+            return SegmentWriter(self._disk, path, self._head)
 
     def _seal(self) -> SealedSegment:
         """Let the segment that is written grow no more; it is on the disk as soon as its file is synced."""

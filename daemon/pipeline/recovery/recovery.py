@@ -182,6 +182,7 @@ async def recover_group(
     unreadable, rejected, letters = await outside.workers.call(_open_dead_letters, dead_letters, in_store, found, most)
     _report_dead_letters(group.name, unreadable, dead_letters.amount, events)
     heard = heard_last(found.state.runs.values())
+    rejected = _of_their_runs(rejected, in_store)
     rows = history = history_of(in_store.tail, [*rejected, *found.newest], most, heard)
     if not found.is_whole:
         # What lies in the journal before these blocks may revise what the database has, and nobody has read that.
@@ -399,6 +400,21 @@ def _open_dead_letters(
         return unreadable, letters.read_last(most), letters.read_newest(LETTERS_BYTES)
     except OSError as error:
         raise CommandFailed(f"the dead letters cannot be used: {error}") from None
+
+
+def _of_their_runs(letters: Iterable[ClosedBlock], in_store: InStore) -> list[ClosedBlock]:
+    """Rejected triggers without those whose run another epoch has in the database.
+
+    Another daemon has given it that number, before this one could commit anything of it.
+    """
+    pairs = [*in_store.others, *in_store.state.runs.items(), *in_store.tail[["epoch", "run"]].tolist()]
+    epochs = {run: epoch for epoch, run in pairs if epoch}
+
+    def is_theirs(block: ClosedBlock) -> bool:
+        rows = np.concatenate([block.ledger, block.revised])[["epoch", "run"]].tolist()
+        return all(epochs.get(run, epoch) == epoch for epoch, run in rows if epoch)
+
+    return [block for block in letters if is_theirs(block)]
 
 
 def _readings_in(letters: Iterable[ClosedBlock], blocks: Iterable[ClosedBlock], group: InstrumentGroup) -> Array:

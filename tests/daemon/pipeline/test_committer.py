@@ -11,9 +11,10 @@ from daemon.pipeline.assembly import Origin
 from daemon.pipeline.committer import FOLLOWS
 from daemon.pipeline.dead_letters import DeadLetters
 from daemon.pipeline.journal import Amount
-from schemas.batch import Batch, JournalPosition, Stream
+from schemas.batch import Aside, Batch, JournalPosition, Stream
 from schemas.queries import Query, TriggersReadings
 from schemas.readings import Array
+from schemas.states import AsideReason
 from tests.support.disks import REAL
 from tests.support.pipelines import Logger, eventually, journaling, logging_to_memory
 from tests.support.readings import make_block, make_group, time_of, whole
@@ -569,6 +570,87 @@ async def test_what_is_compared_while_the_database_falls_back_is_compared_again(
         assert pipeline.figures().dead_letters == Amount()
     stored = await logger.stored(GROUP)
     assert stored[["trigger", "instrument"]].tolist() == [*((1, i) for i in range(5)), (2, 0)]
+
+
+class LosesAtCommit(MemoryStore):
+    """Loses all but the first trigger when it is to commit something."""
+
+    has_lost = False
+
+    async def commit(self, batch: Batch) -> None:
+        if not self.has_lost:
+            self.has_lost = True
+            kept = self._groups["bpm"]
+            kept.positions[Stream.JOURNAL] = JournalPosition(sequence=1, triggers=1, readings=5)
+            kept.ledger = {(1, 1): kept.ledger[1, 1]}
+            kept.readings = [kept.everything()[:5]]
+        await super().commit(batch)
+
+
+async def set_aside_and_lose(logger: Logger, block: Array, *aside: Aside) -> list[list[float]]:
+    """Commit two triggers, and set aside a block in whose commit the database loses the second.
+
+    Returns the values of the readings that are dead letters then, and of those that are stored.
+    """
+    pipeline, assembly = logger.pipelines["bpm"], logger.pipelines["bpm"]._assembly
+    for readings in (block[:5], block[5:]):
+        pipeline.receive(readings.copy())
+        pipeline._handle(assembly.flush(REAL.clock.now()))
+        await eventually(lambda: pipeline.waiting.blocks == 0)
+    logger.store.__class__ = LosesAtCommit
+    with assembly.taking_again():
+        pipeline._handle(assembly.set_aside_again(Aside.joined(aside), REAL.clock.now()))
+    await eventually(lambda: pipeline.waiting.blocks == 0)
+    letters = await pipeline._dead_letters.read_all(pipeline._dead_letters.pending)
+    dead = [value for _, each in letters for value in each.aside.readings["top_in"].tolist()]
+    return [sorted(dead), (await logger.stored(GROUP))["top_in"][5:].tolist()]
+
+
+async def test_what_only_the_second_attempt_sets_aside_is_kept_too(tmp_path: Path) -> None:
+    """The trigger that tells its run is gone then, and another reading was kept for the same reason before."""
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        block = whole(GROUP, 1, 2)
+        alone = make_block(GROUP, [(1, 3)], lambda trigger: time_of(trigger) + 5)
+        aside = Aside.of(alone, 0, AsideReason.AMBIGUOUS), Aside.of(block[9:], 1, AsideReason.OLDER)
+        assert await set_aside_and_lose(logger, block[:9], *aside) == [[1.003, 2.004], []]
+
+
+async def test_what_the_first_attempt_has_made_a_dead_letter_is_not_stored_by_the_second(tmp_path: Path) -> None:
+    """Another reading was in its place, and is gone."""
+    async with logging_to_memory(GROUP, folder=tmp_path) as logger:
+        block = whole(GROUP, 1, 2)
+        block["epoch"] = 7
+        other = block[9:].copy()
+        other["top_in"] = 99
+        assert await set_aside_and_lose(logger, block, Aside.of(other, 1, AsideReason.DOUBTFUL)) == [[99.0], []]
+        figures = logger.pipelines["bpm"].figures()
+        assert (figures.assembled.aside, figures.committed.placed) == ({"doubtful": 1}, 0)
+
+
+class PickyAndAway(Picky):
+    """Is away when it is to commit anything else than trigger 3."""
+
+    async def commit(self, batch: Batch) -> None:
+        self._refuse(batch)
+        raise StoreUnavailable("away")
+
+
+async def test_what_is_late_for_what_was_discarded_before_the_start_is_stored_by_itself(tmp_path: Path) -> None:
+    """The journal has its block still, which comes again without it."""
+    store, sections = MemoryStore({"bpm": GROUP}), {"assembly": {"timeout_ms": 5.0}}
+    async with journaling(store, GROUP, tmp_path, **sections) as pipeline:
+        store.__class__ = PickyAndAway
+        pipeline.receive(make_block(GROUP, [(3, i) for i in range(4)]))
+        await eventually(lambda: pipeline.figures().dead_letters.blocks == 1)
+        assert (await pipeline.discard()).readings == 4
+    store.__class__ = MemoryStore
+    async with journaling(store, GROUP, tmp_path, **sections) as pipeline:
+        await eventually(lambda: pipeline.waiting.blocks == 0)
+        pipeline.receive(make_block(GROUP, [(3, 4)]))
+        await eventually(lambda: pipeline.figures().committed.readings == 1)
+        assert pipeline.figures().dead_letters == Amount()
+    (row,) = store._groups["bpm"].rows()
+    assert (row["arrived"], row["missing"].tolist()) == (1, [0b01111])
 
 
 @pytest.mark.parametrize("is_under_way", [False, True])

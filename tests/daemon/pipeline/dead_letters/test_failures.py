@@ -80,6 +80,20 @@ async def test_a_failed_write_leaves_no_copy_that_comes_back(tmp_path: Path, ope
     assert opened(tmp_path).amount == Amount()
 
 
+async def test_a_segment_that_cannot_be_removed_does_not_end_the_committer(tmp_path: Path) -> None:
+    """It goes behind a later commit."""
+    disk = FaultyDisk()
+    letters = on(disk, tmp_path)
+    await keep(letters, 1, block_of(1, 1))
+    await letters.committed(letters.pending)
+    disk.failing["remove"] = BAD
+    letters.passed(1)
+    assert disk.calls["remove"] == 1
+    disk.failing.clear()
+    letters.passed(2)
+    assert list((tmp_path / "bpm").glob("*.dead")) == []
+
+
 async def test_a_failed_move_leaves_no_copy_of_what_is_committed_then(tmp_path: Path) -> None:
     disk, store = FaultyDisk(), MemoryStore({GROUP.name: GROUP})
     letters = on(disk, tmp_path)

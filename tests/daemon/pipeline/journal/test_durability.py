@@ -13,6 +13,7 @@ from tests.support.disks import REAL, FaultyDisk, faulty
 
 BAD = OSError(5, "input/output error")
 FULL = OSError(28, "no space left")
+READ_ONLY = OSError(30, "read-only file system")
 
 
 @contextmanager
@@ -77,6 +78,21 @@ def test_what_a_sync_failed_for_is_written_anew(tmp_path: Path) -> None:
     found = after_power_cut(disk, folder, tmp_path / "after")
     assert list(found) == [first, first + 1]
     assert same(found[first], block_of(1))
+
+
+def test_a_file_that_a_failure_left_is_not_in_the_way(tmp_path: Path) -> None:
+    """It could not even be removed; the next one begins with the same number."""
+    disk, folder = FaultyDisk(), tmp_path / "bpm"
+    with opened(folder, disk) as (journal, _):
+        disk.failing |= {"append": BAD, "remove": READ_ONLY}
+        for _ in range(2):
+            with pytest.raises(OSError, match="read-only"):
+                journal.append([block_of(1)])
+        disk.failing.clear()
+        assert len(segments(folder)) == 1
+        first = journal.append([block_of(1)])
+        assert journal.sync() == first
+    assert list(after_power_cut(disk, folder, tmp_path / "after")) == [first]
 
 
 @pytest.mark.parametrize("operation", ["sync", "sync_folder"])

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
+from backends.base import BatchRejected, StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import RecoveredGroup, runs_of
-from schemas.batch import JournalPosition
+from schemas.batch import Batch, JournalPosition
 from schemas.queries import LedgerTail, WindowReadings
 from schemas.readings import Array, InstrumentGroup
 from tests.support.pipelines import FOREVER, eventually, journaling, journaling_each
@@ -93,6 +94,36 @@ async def test_a_run_that_only_a_journal_gave_yields_to_that_of_another_group(tm
     runs = {6: 1, 7: 3, 8: 2}
     assert await rows_in(store) == [(epoch, run, n, 5) for epoch, run in runs.items() for n in (1, 2)]
     assert await rows_in(store, TOROID) == [(epoch, runs[epoch], n, 3) for epoch in (6, 8) for n in (1, 2)]
+
+
+class Away(MemoryStore):
+    """Takes nothing of epoch 7, and is away when it is to commit anything else."""
+
+    async def commit(self, batch: Batch) -> None:
+        await self.rehearse(batch)
+        raise StoreUnavailable("away")
+
+    async def rehearse(self, batch: Batch) -> None:
+        if 7 in batch.ledger["epoch"]:
+            raise BatchRejected("epoch 7 is not welcome")
+
+
+async def test_a_run_that_only_dead_letters_have_yields_to_that_which_another_host_stored(tmp_path: Path) -> None:
+    """What was rejected of the one is neither in the way of the other, nor committed as of its run."""
+    store = MemoryStore({"bpm": GROUP})
+    async with journaling(store, GROUP, tmp_path / "a", assembly=SMALL) as pipeline:
+        await take(pipeline, 6, 1)
+        store.__class__ = Away
+        pipeline.receive(of(7, whole(GROUP, 1, 2, 3)))
+        await eventually(lambda: pipeline.figures().dead_letters.blocks == 3)
+    store.__class__ = MemoryStore
+    async with journaling(store, GROUP, tmp_path / "b", assembly=SMALL) as pipeline:
+        await take(pipeline, 8, 1)
+    async with journaling(store, GROUP, tmp_path / "a", assembly=SMALL) as pipeline:
+        await take(pipeline, 8, 2)
+        outcome = await pipeline.retry()
+        assert (outcome.committed, outcome.rejected) == (0, 3)
+    assert await rows_in(store) == [(6, 1, 1, 5), (8, 2, 1, 5), (8, 2, 2, 5)]
 
 
 def test_an_epoch_of_which_only_the_ledger_tells_keeps_its_run() -> None:

@@ -1,0 +1,89 @@
+"""Dead letters that are retried: the ledger has what the data has, whatever the database became meanwhile."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from backends.memory.store import MemoryStore
+from daemon.pipeline.closed_blocks import merge, nothing_of
+from daemon.pipeline.dead_letters import DeadLetters, Outcome, Retrying
+from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
+from schemas.ledger import unpack_missing
+from tests.daemon.pipeline.dead_letters.test_folder import GROUP, block_of, kept, late_of
+from tests.support.batches import by_group
+
+BLOCK = block_of(3, 1, missing=3)
+TRIGGER = {(3, instrument) for instrument in range(3, GROUP.size)}
+
+
+async def store_with(*blocks: ClosedBlock) -> MemoryStore:
+    store = MemoryStore(by_group(GROUP))
+    if blocks:
+        position = JournalPosition(sequence=1, journal=9)
+        how = {"durability": Durability.SYNC, "stream": Stream.JOURNAL, "follows": None}
+        await store.commit(Batch(**merge(blocks).parts, group=GROUP, position=position, **how))
+    return store
+
+
+async def retried(letters: DeadLetters, store: MemoryStore) -> Outcome:
+    outcome = await Retrying(store, GROUP, letters).round()
+    assert outcome.committed + len(letters.pending) == outcome.letters
+    return outcome
+
+
+def stored(store: MemoryStore) -> set[tuple[int, int]]:
+    """Trigger and instrument of what is there, each once, as data and ledger say."""
+    group = store._groups["bpm"]
+    there = group.everything()[["trigger", "instrument"]].tolist()
+    said = [
+        (int(row["trigger"]), instrument)
+        for row in group.rows()
+        for instrument in np.flatnonzero(~unpack_missing(row["missing"], GROUP.size)).tolist()
+    ]
+    assert sorted(said) == sorted(there)
+    assert [int(row["arrived"]) for row in group.rows()] == [
+        sum(t == row["trigger"] for t, _ in said) for row in group.rows()
+    ]
+    return set(there)
+
+
+async def test_what_came_late_stays_while_the_database_lacks_its_trigger(tmp_path: Path) -> None:
+    """It was put back to an older state: the row tells of readings that are gone."""
+    letters, store = await kept(tmp_path, (2, late_of(BLOCK, 0))), await store_with()
+    outcome = await retried(letters, store)
+    assert (outcome.committed, list(outcome.reasons.values())) == (0, [1])
+    assert stored(store) == set()
+
+
+async def test_what_another_daemon_stored_meanwhile_stays_in_the_ledger(tmp_path: Path) -> None:
+    letters, store = await kept(tmp_path, (2, late_of(BLOCK, 0))), await store_with(BLOCK, late_of(BLOCK, 1))
+    assert (await retried(letters, store)).committed == 1
+    assert stored(store) == TRIGGER | {(3, 0), (3, 1)}
+
+
+async def test_what_another_daemon_has_stored_too_is_not_stored_twice(tmp_path: Path) -> None:
+    """Its sender had no acknowledgement when the host was lost, and sent it again."""
+    letters, store = await kept(tmp_path, (2, late_of(BLOCK, 0))), await store_with(BLOCK, late_of(BLOCK, 0))
+    assert (await retried(letters, store)).rejected == 1
+    assert stored(store) == TRIGGER | {(3, 0)}
+
+
+async def test_a_row_in_which_only_its_gap_changed_takes_back_no_reading(tmp_path: Path) -> None:
+    """It is the database's, which lacks what is a dead letter, and follows that."""
+    row = BLOCK.ledger.copy()
+    row["skipped"] = 1
+    letters = await kept(tmp_path, (2, late_of(BLOCK, 0)), (3, replace(nothing_of(BLOCK), revised=row)))
+    store = await store_with(BLOCK)
+    assert (await retried(letters, store)).committed == 2
+    assert stored(store) == TRIGGER | {(3, 0)}
+    assert store._groups["bpm"].rows()["skipped"].tolist() == [1]
+
+
+async def test_a_trigger_that_made_way_is_followed_by_what_came_late_for_it(tmp_path: Path) -> None:
+    letters, store = await kept(tmp_path, (2, BLOCK), (3, late_of(BLOCK, 0))), await store_with()
+    await letters.move(letters.pending[:1])
+    assert [letter.origin for letter in letters.pending] == [2, 1]
+    assert [block.triggers for block in letters.read_last(2)] == [1, 0]
+    assert (await retried(letters, store)).committed == 2
+    assert stored(store) == TRIGGER | {(3, 0)}
