@@ -154,5 +154,12 @@ class ConditionsStore(Protocol):
         Refused: unknown tag.
         """
 
+    async def between(self, tag: str, type: str, first: Key, last: Key) -> tuple[TagRevision, Intervals]:  # noqa: A002
+        """Intervals of one type of a tag that hold a key from `first` to `last`, and of which revision, at one moment.
+
+        What it costs follows from how many there are, and not from the length of the list.
+        Refused: unknown tag, or it has no list of this type.
+        """
+
     async def timeline(self, name: str) -> Intervals:
         """All intervals of one list. Refused: unknown list."""

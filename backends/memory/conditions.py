@@ -34,6 +34,7 @@ from schemas.conditions.rules import (
     check_tag,
     exists,
     in_use,
+    no_list,
     unknown,
 )
 
@@ -281,6 +282,13 @@ class MemoryConditionsStore:
         for each, line in lines:
             intervals = columns_of(line.intervals())
             yield ListContent(list_id=each.id, list_name=each.name, type=each.type, intervals=intervals)
+
+    async def between(self, tag: str, type: str, first: Key, last: Key) -> tuple[TagRevision, Intervals]:  # noqa: A002
+        """Intervals of one type of a tag that hold a key from `first` to `last`."""
+        found = self._tag(tag)
+        if type not in found.lists:
+            raise no_list(tag, type)
+        return _revision(found), columns_of(found.lists[type].line.between(first, last))
 
     async def timeline(self, name: str) -> Intervals:
         """All intervals of one list."""

@@ -38,6 +38,13 @@ def unknown(field: str, name: object) -> ConditionsRefused:
     return ConditionsRefused(RefusalKind.UNKNOWN, field, f"{name} is not there", "name one that is, or add it first")
 
 
+def no_list(tag: str, type_: str) -> ConditionsRefused:
+    """A tag has no list of a type."""
+    return ConditionsRefused(
+        RefusalKind.UNKNOWN, "global_tag", f"{tag!r} has no list of type {type_!r}", "attach one to it"
+    )
+
+
 def exists(field: str, name: str) -> ConditionsRefused:
     """A name is taken; field: of what."""
     return ConditionsRefused(RefusalKind.EXISTS, field, f"{name} already exists", "choose another name")

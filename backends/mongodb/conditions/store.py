@@ -29,6 +29,7 @@ from backends.mongodb.conditions.editing import BLOCK, Ids, changes_of, edit, ne
 from backends.mongodb.conditions.reading import (
     find_interval,
     find_intervals,
+    read_between,
     read_intervals,
     read_list,
     read_lists,
@@ -69,6 +70,7 @@ from schemas.conditions.rules import (
     check_tag,
     exists,
     in_use,
+    no_list,
     unknown,
 )
 from schemas.config import DatabaseConfig
@@ -367,6 +369,15 @@ class MongodbConditionsStore:
             async with self._session() as session:
                 intervals = await read_intervals(session, each)
             yield ListContent(list_id=each.id, list_name=each.name, type=each.type, intervals=intervals)
+
+    async def between(self, tag: str, type: str, first: Key, last: Key) -> tuple[TagRevision, Intervals]:  # noqa: A002
+        """Intervals of one type of a tag that hold a key from `first` to `last`."""
+        async with self._session() as session:
+            found = await read_tag(session, tag)
+            of = next((each for each in lists_of(found) if each.type == type), None)
+            if of is None:
+                raise no_list(tag, type)
+            return revision_of(found), await read_between(session, of, first, last)
 
     async def timeline(self, name: str) -> Intervals:
         """All intervals of one list."""

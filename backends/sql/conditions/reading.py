@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from backends.sql.conditions.session import ConditionsSession, Rows
-from backends.sql.conditions.tables import LOOSE, PAYLOAD, REVISION
-from schemas.conditions.intervals import END, Interval, Key, TagRevision, TagStatus, ValidAt
-from schemas.conditions.rules import unknown
+from backends.sql.conditions.stretch import point_of
+from backends.sql.conditions.tables import LOOSE, PAYLOAD, REVISION, TAG_REVISION
+from schemas.conditions.intervals import END, Interval, Intervals, Key, TagRevision, TagStatus, ValidAt
+from schemas.conditions.line import Line, Point, columns_of
+from schemas.conditions.rules import no_list, unknown
 
 
 async def interval(session: ConditionsSession, id_: int) -> Interval:
@@ -80,6 +82,27 @@ async def valid_at(session: ConditionsSession, tag: str, key: Key) -> tuple[TagR
     about = len(REVISION)
     found = [] if key == END else [_valid(row[about:]) for row in rows if row[about + 4] is not None]
     return revision_of(tag, rows[0][:about]), sorted(found, key=lambda each: each.type)
+
+
+async def between(
+    session: ConditionsSession, tag: str, type_: str, first: Key, last: Key
+) -> tuple[TagRevision, Intervals]:
+    """Intervals of one type of a tag that hold a key from `first` to `last`."""
+    found = await session.fetch(
+        f"SELECT {TAG_REVISION}, l.content FROM {session.tags} t LEFT JOIN {session.lists} l ON l.tag = t.id"
+        f" AND l.type = (SELECT id FROM {session.types} WHERE name = $2) WHERE t.name = $1",
+        *(tag, type_),
+    )
+    if not found:
+        raise unknown("global_tag", tag)
+    *about, content = found[0]
+    if content is None:
+        raise no_list(tag, type_)
+    points = [point for point in map(point_of, await session.around(content, first, last)) if point.key <= last]
+    if points:
+        (end,) = await session.ends([(content, points[-1].key)])
+        points += [] if end == END else [Point(key=end, id=None)]
+    return revision_of(tag, about), columns_of(Line(points).between(first, last))
 
 
 def revision_of(name: str, about: Sequence[Any]) -> TagRevision:

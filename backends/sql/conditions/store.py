@@ -203,6 +203,11 @@ class SqlConditionsStore(ABC, Generic[S]):
                 intervals = (await session.points(content)).intervals()
                 yield ListContent(list_id=list_, list_name=f"{type_}_{list_}", type=type_, intervals=intervals)
 
+    async def between(self, tag: str, type: str, first: Key, last: Key) -> tuple[TagRevision, Intervals]:  # noqa: A002
+        """Intervals of one type of a tag that hold a key from `first` to `last`."""
+        async with self._transaction(READ) as session:
+            return await reading.between(session, tag, type, first, last)
+
     async def timeline(self, name: str) -> Intervals:
         """All intervals of one list."""
         async with self._transaction(READ) as session:

@@ -766,6 +766,35 @@ async def test_what_is_valid_at_a_key(store: ConditionsStore) -> None:
     assert await valid(store, "a", Key(8, 0)) == {"bpm": "x"}
 
 
+async def test_intervals_between_two_keys_are_those_that_hold_one_of_them(store: ConditionsStore) -> None:
+    name = await bpm(store, ("a", 0, 10), ("b", 10, 20), ("c", 30, 40), ("d", 50, None), status=TagStatus.LOCKED)
+    every = await held(store, name)
+    wanted = itertools.combinations_with_replacement([Key(0, 0), Key(9, 7), *map(key, (10, 20, 25, 39, 45, 50)), END], 2)
+    for first, last in wanted:
+        revision, found = await store.between("a", "bpm", first, last)
+        expected = [each for each in every if each.start <= last and first < each.end]
+        assert [*zip(found.urls, map(tuple, found.starts.tolist()), map(tuple, found.ends.tolist()), strict=True)] == [
+            (each.url, each.start, each.end) for each in expected
+        ], (first, last)
+        assert found.checksums.tolist() == [each.checksum for each in expected]
+        assert found.sizes.tolist() == [each.size for each in expected]
+        assert found.ids.tolist() == [each.id for each in expected]
+        assert [revision] == list(await store.revisions())
+    await refused(store, UNKNOWN, store.between("b", "bpm", key(0), END))
+    await refused(store, UNKNOWN, store.between("a", "bpn", key(0), END))
+    await store.add_type("bpn")
+    await refused(store, UNKNOWN, store.between("a", "bpn", key(0), END))
+
+
+async def test_of_a_long_list_only_what_lies_between_is_read(store: ConditionsStore) -> None:
+    (name,) = await tag_with(store, "a", "bpm")
+    assert len((await store.between("a", "bpm", key(0), END))[1]) == 0
+    await store.insert({name: columns(new(f"u{k}", k, k + 1) for k in range(700))})
+    for first, last in ((0, 0), (255, 256), (250, 520), (699, 700), (700, 800)):
+        _, found = await store.between("a", "bpm", key(first), key(last))
+        assert found.urls.tolist() == [f"u{k}" for k in range(first, min(last + 1, 700))]
+
+
 async def test_keys_at_their_limits(store: ConditionsStore) -> None:
     name = await bpm(store)
     edges = [Key(0, 0), Key(0, 1), Key(0, LARGEST), Key(1, 0), Key(LARGEST, 0), Key(LARGEST, LARGEST - 1), END]
