@@ -13,9 +13,10 @@ from backends.base import OtherJournal, Store, StoreError
 from backends.ending import done_before, end_tasks
 from daemon.alarms import AlarmKeeper
 from daemon.api import api_server
+from daemon.calibration.current import Calibrations
 from daemon.conditions.processes.servers import conditions_servers
 from daemon.core.configuration import LoadedConfig
-from daemon.core.configuration.database import durability_of, in_its_field, layout_of, store_of
+from daemon.core.configuration.database import conditions_store_of, durability_of, in_its_field, layout_of, store_of
 from daemon.core.configuration.reload import Reloader
 from daemon.core.monitoring.event_log import EventLog
 from daemon.core.monitoring.events import KEPT, Events
@@ -60,6 +61,10 @@ STOP_MORE_S = COMMIT_WITHIN_S + 10.0
 CLOSE_WITHIN_S = 70.0
 """What the service manager is asked to wait at the end: for the commits and the journal's last sync, and then for the
 store to close, which for an embedded PostgreSQL is the time it has to stop."""
+
+
+CALIBRATED_WITHIN_S = 4.0
+"""How long the API waits for conditions and payloads; others wait meanwhile for their turn to ask for readings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +156,13 @@ class Service:
         report = StoreReport(config.database.backend, loaded.target, asked, events)
         self._store_report = report
         self._store_watch = StoreWatch(self.store, report, config, events, looked=self._note_risk)
+        self.calibrations = Calibrations(
+            conditions_store_of(loaded, connections=2),
+            config.conditions,
+            config.groups,
+            folder=loaded.path.parent,
+            give_up_s=CALIBRATED_WITHIN_S,
+        )
         self.alarms = AlarmKeeper(loaded.state_dir, self._outside, events, self._status)
         self.marks = MarkKeeper(self.store, loaded.state_dir, self._outside, events)
         self.workloads = Workloads(
@@ -291,6 +303,7 @@ class Service:
         await self.storage.close()
         if self._serving is not None:
             await asyncio.gather(self._serving, return_exceptions=True)
+        await self.calibrations.close()
         await self.store.close()
 
     def _start(self, tasks: asyncio.TaskGroup, name: str, what: Coroutine[Any, Any, None]) -> None:
@@ -414,6 +427,7 @@ class Service:
         """Take over what of a configuration can change while the daemon runs."""
         self.config = config
         self.reporter.change(config)
+        self.calibrations.change(config.conditions)
         self.workloads.change(config)
         for pipeline in self.pipelines.values():
             pipeline.change(config)

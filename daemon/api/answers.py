@@ -25,8 +25,10 @@ def group_description(group: InstrumentGroup) -> GroupDescription:
     )
 
 
-def trigger_answer(group: InstrumentGroup, readings: Array, now_ns: int) -> dict[str, Any]:
-    """`OneTrigger`: run and trigger are None when there is no trigger."""
+def trigger_answer(
+    group: InstrumentGroup, readings: Array, calibration: dict[str, Any] | None, now_ns: int
+) -> dict[str, Any]:
+    """`OneTrigger`: run and trigger are None when there is no trigger; calibration: where readings have positions."""
     first = readings[0] if len(readings) else None
     return {
         "group": group.name,
@@ -37,11 +39,18 @@ def trigger_answer(group: InstrumentGroup, readings: Array, now_ns: int) -> dict
         "time_ns": np.ascontiguousarray(readings["time_ns"]),
         "channels": _channels(group, readings),
         "units": _units(group),
+        "calibration": calibration,
     }
 
 
 def readings_answer(
-    group: InstrumentGroup, instrument: int, readings: Array, *, points: int, is_cut: bool
+    group: InstrumentGroup,
+    instrument: int,
+    readings: Array,
+    calibration: dict[str, Any] | None,
+    *,
+    points: int,
+    is_cut: bool,
 ) -> dict[str, Any]:
     """`Readings` of one instrument, thinned to a number of points."""
     shown = readings[thin(group, readings, points)]
@@ -56,6 +65,7 @@ def readings_answer(
         "trigger": np.ascontiguousarray(shown["trigger"]),
         "channels": _channels(group, shown),
         "units": _units(group),
+        "calibration": calibration,
     }
 
 

@@ -10,6 +10,7 @@ import orjson
 from fastapi import APIRouter, Depends, Path, Query, Response
 
 from daemon.api.answers import group_description, ledger_answer, readings_answer, trigger_answer
+from daemon.api.calibrated import REFUSAL, Calibrated, calibrated
 from daemon.api.document import refusals
 from daemon.api.query_limit import QueryLimit
 from daemon.api.service import ApiService, starting
@@ -34,6 +35,9 @@ REFUSALS = refusals(
     }
 )
 """Of a route that asks the database about a group."""
+
+OF_READINGS = {**REFUSALS, **refusals(REFUSAL)}
+"""Of one whose answer has readings."""
 
 TriggerNumber = Annotated[int, Path(ge=0, lt=2**62, description="Number of a trigger in its run.")]
 RunNumber = Annotated[
@@ -61,39 +65,43 @@ def readings_routes(service: ApiService) -> APIRouter:
         "/api/v1/groups/{group}/newest",
         tags=["readings"],
         dependencies=[limit],
-        responses=REFUSALS,
+        responses=OF_READINGS,
         response_model=OneTrigger,
     )
     async def newest(
         group: GroupName,
         complete: Annotated[bool, Query(description="Whether instruments may not be missing from it.")] = True,
         times: Times = "ns",
+        *,
+        asked: Calibrated,
     ) -> Response:
         """The newest complete trigger, or the newest of all: every instrument's channels."""
-        asked = group_of(service, group)
-        query = NewestTrigger(group=asked) if complete else await _newest_of_all(service, asked)
-        found = np.empty(0, answer_dtype(asked)) if query is None else await service.store.ask(query)
-        return json_answer(trigger_answer(asked, found, time.time_ns()), times)
+        of = group_of(service, group)
+        query = NewestTrigger(group=of) if complete else await _newest_of_all(service, of)
+        found = np.empty(0, answer_dtype(of)) if query is None else await service.store.ask(query)
+        return json_answer(trigger_answer(*await calibrated(service, of, found, asked), time.time_ns()), times)
 
     @routes.get(
         "/api/v1/groups/{group}/triggers/{trigger}",
         tags=["readings"],
         dependencies=[limit],
-        responses=REFUSALS,
+        responses=OF_READINGS,
         response_model=OneTrigger,
     )
-    async def trigger(group: GroupName, trigger: TriggerNumber, run: RunNumber = None, times: Times = "ns") -> Response:
+    async def trigger(
+        group: GroupName, trigger: TriggerNumber, run: RunNumber = None, times: Times = "ns", *, asked: Calibrated
+    ) -> Response:
         """All readings of one trigger, by instrument; the ledger tells which are missing."""
-        asked = group_of(service, group)
-        row = await _ledger_row(service, asked, trigger, run)
-        found = await service.store.ask(TriggerReadings(group=asked, run=int(row["run"]), trigger=trigger))
-        return json_answer(trigger_answer(asked, found, time.time_ns()), times)
+        of = group_of(service, group)
+        row = await _ledger_row(service, of, trigger, run)
+        found = await service.store.ask(TriggerReadings(group=of, run=int(row["run"]), trigger=trigger))
+        return json_answer(trigger_answer(*await calibrated(service, of, found, asked), time.time_ns()), times)
 
     @routes.get(
         "/api/v1/groups/{group}/readings",
         tags=["readings"],
         dependencies=[limit],
-        responses=REFUSALS,
+        responses=OF_READINGS,
         response_model=Readings,
     )
     async def readings(  # noqa: PLR0917 - each is a parameter of the question
@@ -107,18 +115,27 @@ def readings_routes(service: ApiService) -> APIRouter:
             int, Query(ge=2, le=100_000, description="At most so many; with three or more a channel, peaks are kept.")
         ] = 1000,
         times: Times = "ns",
+        *,
+        asked: Calibrated,
     ) -> Response:
         """Readings of one instrument over a time range, thinned to a number of points that a screen can show."""
-        asked = group_of(service, group)
-        number = number_of(asked, instrument)
+        of = group_of(service, group)
+        number = number_of(of, instrument)
         end = time.time_ns() if end_ns is None else end_ns
         start = max(LEAST_NS, end - FIVE_MINUTES_NS) if start_ns is None else start_ns
         see_in_order(start, end)
-        query = InstrumentReadings(group=asked, instrument=number, start_ns=start, end_ns=end, most=READINGS_MOST)
+        query = InstrumentReadings(group=of, instrument=number, start_ns=start, end_ns=end, most=READINGS_MOST)
         found = await service.store.ask(query)
+        shown, wider, calibration = await calibrated(service, of, found, asked)
         # Thinning half a million points takes tens of milliseconds, in which nothing else would be logged.
         answer = await asyncio.to_thread(
-            readings_answer, asked, number, found, points=points, is_cut=len(found) == READINGS_MOST
+            readings_answer,
+            shown,
+            number,
+            wider,
+            calibration,
+            points=points,
+            is_cut=len(found) == READINGS_MOST,
         )
         return json_answer(answer, times)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from backends.base import Store
+from daemon.calibration.current import Calibrations
 from daemon.core.monitoring.events import Events
 from daemon.telemetry.status.reporter import Reporter
 from daemon.telemetry.status.storage import StorageReport
@@ -36,6 +37,10 @@ class ApiService(Protocol):
     @property
     def storage(self) -> StorageReport:
         """Where they lie, and how much room there is."""
+
+    @property
+    def calibrations(self) -> Calibrations:
+        """What readings are calibrated by."""
 
     @property
     def groups(self) -> Mapping[str, InstrumentGroup]:

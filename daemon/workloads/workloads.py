@@ -66,6 +66,7 @@ class Workloads:
     def change(self, config: Config) -> None:
         """Take over what of a configuration can change while the daemon runs."""
         self.governor.configure(config.readers.governor)
+        self.readers.change(config.conditions)
 
     def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
         """What has to run while the daemon does, by name."""

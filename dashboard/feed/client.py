@@ -92,9 +92,13 @@ class DaemonApi:
         asked: Asked = {"instrument": instrument, "start_ns": start_ns, "end_ns": end_ns, "points": points}
         return await self._get(f"/groups/{group}/readings", asked, Readings)
 
-    async def newest(self, group: str, *, complete: bool) -> OneTrigger:
-        """The newest complete trigger, or the newest of all. Raises DaemonUnavailable."""
-        return await self._get(f"/groups/{group}/newest", {"complete": int(complete)}, OneTrigger)
+    async def newest(self, group: str, *, complete: bool, calibrated: bool = False) -> OneTrigger:
+        """The newest complete trigger, or the newest of all; with x_mm and y_mm where calibrated.
+
+        Raises DaemonUnavailable.
+        """
+        asked: Asked = {"complete": int(complete)} | ({"calibrated": 1} if calibrated else {})
+        return await self._get(f"/groups/{group}/newest", asked, OneTrigger)
 
     async def missing(self, group: str, *, last: int, instrument: str | None = None) -> Missing:
         """Who was missing from the last triggers, of all instruments or that of this name. Raises DaemonUnavailable."""

@@ -25,6 +25,7 @@ OWN = {name for names in OWN_FIELDS.values() for name in names}
 
 PERIODS_S: dict[WorkloadKind, tuple[float, float]] = {
     WorkloadKind.NEWEST: (1, 0.1),
+    WorkloadKind.ORBIT: (1, 0.1),
     WorkloadKind.TREND: (1, 0.5),
     WorkloadKind.HISTORY: (10, 0),
     WorkloadKind.SNAPSHOT: (5, 1),

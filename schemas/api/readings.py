@@ -6,6 +6,8 @@ The lists of one answer are columns: all of them have one value a reading (or in
 from pydantic import Field, RootModel
 
 from schemas.api.model import Model
+from schemas.conditions.calibration import By
+from schemas.conditions.intervals import TagStatus
 
 Columns = dict[str, list[float | None]]
 """By channel its values; null is NaN."""
@@ -32,6 +34,29 @@ class GroupDescription(Model):
     record_bytes: int = Field(description="size of one reading as senders send it")
 
 
+class UsedCalibration(Model):
+    """A payload that positions were computed with, and the keys between which it is valid."""
+
+    url: str = Field(description="relative to where the payloads are")
+    checksum: str = Field(description="of its content: sha256, or md5 where its interval has that")
+    is_verified: bool = Field(description="whether its interval has a checksum, which is this one")
+    start: tuple[int, int] = Field(description="first key, as major and minor")
+    end: tuple[int, int] | None = Field(description="key that it is not valid at any more; null where it is open")
+
+
+class Calibration(Model):
+    """What x_mm and y_mm of an answer were computed with."""
+
+    tag: str = Field(description="the global tag")
+    revision: int = Field(description="of the tag, which grows with every change of what it answers")
+    status: TagStatus
+    by: By = Field(description="what the keys are: `trigger`: (run, trigger); `time`: (0, the reading's time in ns)")
+    readings_without: int = Field(
+        description="readings for which no calibration is valid: their x_mm and y_mm are null"
+    )
+    payloads: list[UsedCalibration]
+
+
 class OneTrigger(Model):
     """Body of `GET /api/v1/groups/{group}/newest` and `/triggers/{trigger}`.
 
@@ -48,6 +73,7 @@ class OneTrigger(Model):
     time_ns: list[int]
     channels: Columns
     units: dict[str, str] = Field(description="by channel")
+    calibration: Calibration | None = Field(default=None, description="null where no calibrated values are asked for")
 
 
 class Readings(Model):
@@ -63,6 +89,7 @@ class Readings(Model):
     trigger: list[int]
     channels: Columns
     units: dict[str, str] = Field(description="by channel")
+    calibration: Calibration | None = Field(default=None, description="null where no calibrated values are asked for")
 
 
 class LedgerEntry(Model):

@@ -187,6 +187,9 @@ class GroupStatus(Model):
         description="how far the times of its triggers were ahead of the node's clock as their first readings came, in "
         "seconds: the least of the last seconds. Negative: behind, or so long on their way; null without triggers",
     )
+    calibrated_by: str | None = Field(
+        default=None, description="global tag by which its readings can be calibrated; null where there is none"
+    )
     desynchronised_now: int = Field(description="instruments whose trigger numbers or clock are out of step")
     slips: list[Slip] = Field(description="these instruments, the first 100 of them")
     backlog_mib: float = Field(description="memory held by readings that wait for the store")

@@ -6,8 +6,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from typing import Any, Literal
 
 import numpy as np
@@ -15,9 +16,10 @@ from pydantic import Field, ValidationError, model_validator
 
 from schemas.checking.problems import Problem, problems, refuse, wrong
 from schemas.checking.section import Section
-from schemas.readings import Array, InstrumentGroup
+from schemas.readings import Array, Channel, InstrumentGroup
 
 KIND = "bpm"
+"""The kind of these payloads, and the payload type that a list of them has where none is configured."""
 BUTTONS = ("top_in", "bot_in", "bot_out", "top_out")
 """Channels of a beam position monitor that gives its four buttons: at the top or the bottom, on the inner or the outer
 side of the machine."""
@@ -25,6 +27,9 @@ side of the machine."""
 X_MM, Y_MM = 20.0, 10.0
 """Scales of the display of CESR's beam position monitors, in mm: x = 20 (in - out) / sum, y = 10 (top - bot) / sum,
 where in, out, top and bot are the two buttons of that side added."""
+
+POSITION = (Channel(name="x_mm", unit="mm", dtype="float64"), Channel(name="y_mm", unit="mm", dtype="float64"))
+"""What a calibration adds to a reading."""
 
 BPM_DTYPE = np.dtype(
     [
@@ -36,6 +41,13 @@ BPM_DTYPE = np.dtype(
 
 UNCALIBRATED = np.array((1, 1, 1, 1, 0, 0, 0, X_MM, Y_MM), BPM_DTYPE)
 """Unit gains, no offset, no rotation, the scales of the display: BPM_DTYPE, shape ()."""
+
+
+class By(StrEnum):
+    """What the keys of the intervals are."""
+
+    TRIGGER = "trigger"  # (run, trigger)
+    TIME = "time"  # (0, the reading's own time in ns since 1970-01-01 UTC)
 
 
 class BpmInstrument(Section):
@@ -143,6 +155,11 @@ def table_of(payload: BpmPayload, group: InstrumentGroup) -> Array:
 def has_buttons(channels: Iterable[str]) -> bool:
     """Whether channels give the four buttons of a beam position monitor."""
     return set(BUTTONS) <= set(channels)
+
+
+def can_be_calibrated(channels: Collection[str]) -> bool:
+    """Whether positions can be added to readings with these channels."""
+    return has_buttons(channels) and not {each.name for each in POSITION} & set(channels)
 
 
 def positions(

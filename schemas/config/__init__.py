@@ -16,6 +16,7 @@ from schemas.checking.fields import Step, path
 from schemas.checking.problems import (
     ConfigError,
     Problem,
+    listed,
     problems,
     refuse,
     suggestion,
@@ -23,6 +24,7 @@ from schemas.checking.problems import (
     too_long_a_number,
     wrong,
 )
+from schemas.conditions.calibration import BUTTONS
 from schemas.config.conditions import ConditionsConfig
 from schemas.config.database import DatabaseConfig
 from schemas.config.groups import GroupConfig
@@ -95,11 +97,16 @@ class Config(Section):
                 *_unknown_groups(self.sources, names),
                 *_unread_groups(self.readers, names),
                 *_other_database(self),
+                *_uncalibrated(self),
                 *_shared_schemas(self),
                 *_shared_ports(self),
             ]
         )
         return self
+
+    def calibrated_by(self, group: str) -> str | None:
+        """Global tag by which readings of a group can be calibrated; None where there is none."""
+        return self.conditions.tag if any(g.name == group and g.calibrated_as for g in self.groups) else None
 
 
 def parse_config(text: str) -> Config:
@@ -165,6 +172,19 @@ def _other_database(config: Config) -> Iterator[Problem]:
     elif backend_of(dsn) is not config.database.backend:
         fix = "name a server that has what is written, or take it out"
         yield wrong(f"it is no {config.database.backend}, as `database.dsn` is", fix, "readers.dsn")
+
+
+def _uncalibrated(config: Config) -> Iterator[Problem]:
+    if config.conditions.tag is not None and not any(group.calibrated_as for group in config.groups):
+        fix = f"take it out, or give a group the channels {listed(BUTTONS)}"
+        yield wrong("no group gives the four buttons that are calibrated", fix, "conditions.tag")
+    for i, workload in enumerate(config.readers.workloads):
+        if (
+            workload.kind is WorkloadKind.ORBIT
+            and config.calibrated_by(workload.group or config.groups[0].name) is None
+        ):
+            fix = f"set `tag` in [conditions], and read a group with the channels {listed(BUTTONS)}"
+            yield wrong("there is nothing to calibrate by", fix, f"readers.workloads[{i}].kind")
 
 
 def _shared_schemas(config: Config) -> Iterator[Problem]:

@@ -2,9 +2,11 @@
 
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from schemas.checking.problems import refuse, wrong
+from schemas.conditions.calibration import By
+from schemas.conditions.intervals import NAME_MOST
 from schemas.config.listeners import Listener
 from schemas.config.section import Host, Name, Port
 
@@ -35,6 +37,18 @@ class ConditionsConfig(Listener):
         description="Where the payloads of calibrations are: a folder (relative to the configuration file), or an "
         "address that begins with `file:`, `http:` or `https:`; the URLs of intervals are relative to it.",
     )
+    tag: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=NAME_MOST,
+        description="Global tag by which the API, the page and reader workloads calibrate readings; nothing is "
+        "calibrated there when left out.",
+    )
+    by: By = Field(
+        default=By.TRIGGER,
+        description="What the keys of the intervals of calibrations are: `trigger`: (run, trigger); `time`: (0, the "
+        "reading's own time in ns since 1970-01-01 UTC).",
+    )
     processes: int = Field(
         default=1,
         ge=1,
@@ -51,6 +65,13 @@ class ConditionsConfig(Listener):
         description="What each process keeps of tags and answers in memory, at most. A tag takes about 200 bytes an "
         "interval; one that does not fit is answered from the database.",
     )
+
+    @model_validator(mode="after")
+    def _has_payloads(self) -> "ConditionsConfig":
+        if self.tag is not None and self.payloads is None:
+            fix = "name the folder or address that the payloads of calibrations are below, or take `tag` out"
+            refuse([wrong("missing, and `tag` is given", fix, "payloads")])
+        return self
 
     @field_validator("payloads")
     @classmethod

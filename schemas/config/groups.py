@@ -7,7 +7,9 @@ from pydantic import Field, field_validator, model_validator
 
 from schemas.batch import Durability, Layout
 from schemas.checking.fields import Form
-from schemas.checking.problems import Problem, refuse, suggestion, wrong
+from schemas.checking.problems import Problem, listed, refuse, suggestion, wrong
+from schemas.conditions.calibration import BUTTONS, KIND, can_be_calibrated
+from schemas.conditions.intervals import NAME_MOST
 from schemas.config.section import Name, Section, twice
 from schemas.readings import CHANNEL_DTYPES, HEADER, MAX_INSTRUMENTS, Channel, InstrumentGroup
 
@@ -70,6 +72,13 @@ class GroupConfig(Section):
     durability: Durability | None = Field(
         default=None, description="Durability of this group, where it differs from `[database]`."
     )
+    payload_type: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=NAME_MOST,
+        description="Payload type of its calibrations, of which the global tag has a list; `bpm` when left out. Only "
+        f"for groups with the channels {listed(BUTTONS)}.",
+    )
 
     @field_validator("name")
     @classmethod
@@ -88,9 +97,15 @@ class GroupConfig(Section):
                 *_count_or_names(self.count, self.instruments),
                 *twice("instrument", "instruments", "", self.instruments or ()),
                 *twice("channel", "channels", ".name", [channel.name for channel in self.channels]),
+                *_uncalibrated(self),
             ]
         )
         return self
+
+    @property
+    def calibrated_as(self) -> str | None:
+        """Payload type of its calibrations; None where no positions can be added to its readings."""
+        return self.payload_type or KIND if can_be_calibrated([each.name for each in self.channels]) else None
 
     def group(self) -> InstrumentGroup:
         """Give the group as the rest of the daemon knows it."""
@@ -106,3 +121,9 @@ def _count_or_names(count: int | None, instruments: Sequence[str] | None) -> Ite
         yield wrong("missing", "give `count`, or the names of the `instruments`", "count")
     if count is not None and instruments is not None:
         yield wrong("`instruments` is given too", "give one of them, not both", "count")
+
+
+def _uncalibrated(group: GroupConfig) -> Iterator[Problem]:
+    if group.payload_type is not None and group.calibrated_as is None:
+        fix = f"take it out, or give the channels {listed(BUTTONS)}, and neither x_mm nor y_mm"
+        yield wrong("its channels are not the four buttons that are calibrated", fix, "payload_type")

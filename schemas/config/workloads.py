@@ -19,6 +19,7 @@ class WorkloadKind(StrEnum):
     """What a client of a workload asks in each cycle."""
 
     NEWEST = "newest"
+    ORBIT = "orbit"
     TREND = "trend"
     HISTORY = "history"
     SNAPSHOT = "snapshot"
@@ -36,6 +37,7 @@ class WorkloadKind(StrEnum):
 
 QUESTIONS: dict[WorkloadKind, str] = {
     WorkloadKind.NEWEST: "the newest complete trigger, all instruments",
+    WorkloadKind.ORBIT: "the newest complete trigger, with positions by the calibrations valid at it",
     WorkloadKind.TREND: "the last readings of an instrument, another one each time",
     WorkloadKind.HISTORY: "a range of time of the group, as means by instrument and time step",
     WorkloadKind.SNAPSHOT: "every instrument's value at a random moment",
@@ -63,13 +65,13 @@ class Workload(Section):
 
     name: Name = Field(description="Name of the workload, e.g. `operators`.")
     kind: WorkloadKind = Field(
-        description="`newest`: the newest complete trigger, all instruments; `trend`: the last `readings` of an "
-        "instrument; `history`: `stretch_s` of the group as means of `step_s` by instrument; `snapshot`: every "
-        "instrument's value valid at a random moment of the last `stretch_s`; `window`: all readings of `stretch_s`, "
-        "somewhere in what is stored of the run; `scan`: an aggregate over everything; `random`: the readings of "
-        "`triggers` random triggers; `light_curve`: all sources and forced sources of a random object of `visits`, "
-        "within its history window; `cone`: the objects of `visits` within `radius_deg` of a random position that was "
-        "looked at."
+        description="`newest`: the newest complete trigger, all instruments; `orbit`: the same, with positions by "
+        "the calibrations that the tag of `conditions` has valid at it; `trend`: the last `readings` of an instrument; "
+        "`history`: `stretch_s` of the group as means of `step_s` by instrument; `snapshot`: every instrument's value "
+        "valid at a random moment of the last `stretch_s`; `window`: all readings of `stretch_s`, somewhere in what is "
+        "stored of the run; `scan`: an aggregate over everything; `random`: the readings of `triggers` random "
+        "triggers; `light_curve`: all sources and forced sources of a random object of `visits`, within its history "
+        "window; `cone`: the objects of `visits` within `radius_deg` of a random position that was looked at."
     )
     group: str | None = Field(
         default=None, description="Group that is read; the first one when left out. Kinds that ask `visits` have none."

@@ -274,6 +274,7 @@ interface View {
   instrument: string | null;
   pausedAt: Value;
   channel: string | null;
+  calibrated: string | null;
   experiment: string | null;
   visits: string | null;
 }

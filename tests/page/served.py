@@ -104,6 +104,8 @@ FIGURES: dict[str, Any] = {
     | {"journal_full_in_min": 30.0, "disk_full_in_days": 7.0}
     | {"slow_visits": 10, "visit_stands_s": 300, "visits_are_critical": 0},
     "readings_fail": False,
+    "calibrated_by": None,
+    "calibration_fails": False,
     "events": [],
     "readers": {},
     "governor": None,
@@ -246,6 +248,7 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int, t
         states="".join(letters),
         quiet_s=figures["quiet_s"],
         ahead_s=figures["ahead_s"],
+        calibrated_by=figures["calibrated_by"],
         desynchronised_now=letters.count("d"),
         slips=[Slip(instrument=f"{name}_{n:03d}", **slip) for n, slip in _slips(name, letters, figures)],
         journal_mib=figures["journal_mib"],

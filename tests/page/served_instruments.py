@@ -6,8 +6,11 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from daemon.web.errors import ApiError
 from schemas.api.readings import Missing, OneTrigger
 from schemas.api.status import Status
+
+CALIBRATION = {"revision": 3, "status": "locked", "by": "trigger", "payloads": []}
 
 
 def instrument_routes(figures: dict[str, Any], channels: Sequence[str], now: Callable[[], Status]) -> APIRouter:
@@ -15,10 +18,13 @@ def instrument_routes(figures: dict[str, Any], channels: Sequence[str], now: Cal
     app = APIRouter()
 
     @app.get("/api/v1/groups/{group}/newest")
-    async def newest(group: str, complete: bool = True) -> OneTrigger:
+    async def newest(group: str, complete: bool = True, calibrated: bool = False) -> OneTrigger:
         size = figures["groups"][group]
         gone = [int(n) for n, letter in figures["states"].get(group, {}).items() if letter in "msn"]
         there = [] if complete and gone else [n for n in range(size) if n not in gone]
+        tag = figures["calibrated_by"]
+        if calibrated and figures["calibration_fails"]:
+            raise ApiError(409, "not calibrated: 'summer' is not there", "name one that is", field="global_tag")
         turn, rise = [1.0 + 0.02 * math.sin(n / 5) for n in there], [1.0 + 0.03 * math.cos(n / 7) for n in there]
         return OneTrigger.model_validate(
             {
@@ -27,8 +33,11 @@ def instrument_routes(figures: dict[str, Any], channels: Sequence[str], now: Cal
                 "trigger": now().sequence * 25 if there else None,
                 "instruments": [f"{group}_{n:03d}" for n in there],
                 "time_ns": [now().time_ns] * len(there),
-                "channels": {"top_in": turn, "bot_in": turn, "bot_out": [1.0] * len(there), "top_out": rise},
-                "units": dict.fromkeys(channels, "V"),
+                "channels": {"top_in": turn, "bot_in": turn, "bot_out": [1.0] * len(there), "top_out": rise}
+                # The last instrument has no calibration.
+                | ({name: [*map(float, there[:-1]), None] for name in ("x_mm", "y_mm")} if calibrated else {}),
+                "units": dict.fromkeys(channels, "V") | ({"x_mm": "mm", "y_mm": "mm"} if calibrated else {}),
+                "calibration": CALIBRATION | {"tag": tag, "readings_without": 1} if calibrated else None,
             }
         )
 

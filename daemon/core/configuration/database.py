@@ -10,6 +10,7 @@ from backends.conditions.base import ConditionsStore
 from daemon.core.configuration import LoadedConfig
 from schemas.batch import Durability, Layout
 from schemas.checking.problems import Problem, without_passwords, wrong
+from schemas.conditions.rules import ConditionsRefused
 from schemas.config import Config, DatabaseConfig, GroupConfig
 from schemas.queries import LedgerTail
 
@@ -101,6 +102,17 @@ def asked_conditions_store_of(loaded: LoadedConfig) -> ConditionsStore:
     )
 
 
+def conditions_store_of(loaded: LoadedConfig, *, connections: int) -> ConditionsStore:
+    """Make the store of conditions that the daemon asks, in its own database."""
+    return open_conditions_store(
+        loaded.config.database,
+        schema=loaded.config.conditions.schema_name,
+        state_dir=loaded.state_dir,
+        password=loaded.password,
+        connections=connections,
+    )
+
+
 async def look_at_database(loaded: LoadedConfig) -> Look:
     """Ask the database whether the daemon could use it as configured, and change nothing in it.
 
@@ -150,6 +162,35 @@ async def look_at_readers(loaded: LoadedConfig) -> tuple[Problem, ...]:
     finally:
         await store.close()
     return ()
+
+
+async def look_at_calibrations(loaded: LoadedConfig) -> tuple[Problem, ...]:
+    """Ask for the global tag that readings are calibrated by; say what is missing of it.
+
+    An embedded database is not asked: it would have to run.
+    """
+    tag = loaded.config.conditions.tag
+    if tag is None or loaded.config.database.dsn is None:
+        return ()
+    store = conditions_store_of(loaded, connections=1)
+    try:
+        async with asyncio.timeout(LOOK_S):
+            lists = await store.tag_lists(tag)
+    except ConditionsRefused as refused:
+        return (wrong(refused.problem, refused.fix, "conditions.tag"),)
+    except (StoreUnavailable, TimeoutError):
+        return ()  # the look at the database has said so
+    except StoreError as error:
+        problem = f"{loaded.config.conditions.schema_name} cannot be read ({error})"
+        return (wrong(problem, "name the one that a server of conditions has made", "conditions.schema"),)
+    finally:
+        await store.close()
+    types = ((i, section.calibrated_as) for i, section in enumerate(loaded.config.groups))
+    return tuple(
+        wrong(f"{tag!r} has no list of type {type_!r}", "attach one to it", f"groups[{i}].payload_type")
+        for i, type_ in types
+        if type_ is not None and type_ not in lists
+    )
 
 
 async def why_refused(store: Store, error: StoreError) -> StoreError:

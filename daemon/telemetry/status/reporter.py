@@ -252,6 +252,7 @@ class Reporter:
             states=instruments.states,
             quiet_s=instruments.quiet_s,
             ahead_s=instruments.ahead_s,
+            calibrated_by=self._config.calibrated_by(pipeline.group.name),
             desynchronised_now=len(instruments.findings),
             slips=[_slip(pipeline.group, finding) for finding in instruments.findings[:SLIPS_LISTED]],
             journal_mib=figures.journal_bytes / 2**20,

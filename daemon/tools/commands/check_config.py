@@ -17,6 +17,7 @@ from daemon.core.configuration.database import (
     in_its_field,
     in_use,
     layout_of,
+    look_at_calibrations,
     look_at_database,
     look_at_readers,
 )
@@ -64,7 +65,8 @@ def check_config(
 
 async def _look(loaded: LoadedConfig) -> Look:
     look = await look_at_database(loaded)
-    return replace(look, warnings=(*look.warnings, *await look_at_readers(loaded)))
+    more = (*await look_at_readers(loaded), *await look_at_calibrations(loaded))
+    return replace(look, warnings=(*look.warnings, *more))
 
 
 def _check_state(loaded: LoadedConfig) -> None:
@@ -145,6 +147,9 @@ def _summary(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:
             "conditions",
             f"{at}, schema {served.schema_name}; {served.memory_mib:g} MiB in each of {served.processes}",
         )
+    if config.conditions.tag is not None:
+        types = ", ".join(f"{each.name} as {each.calibrated_as}" for each in config.groups if each.calibrated_as)
+        yield "calibrated", f"{types}; by {config.conditions.tag}, keys of {config.conditions.by}"
     yield "state", str(loaded.state_dir)
     kept = f"token in {loaded.state_dir / FILE}, made at the start"
     own = config.api.token_env is not None or config.api.token_file is not None

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Protocol
 
-from daemon.conditions.calibration.group import POSITION, GroupCalibration
+from daemon.calibration.group import GroupCalibration
 from daemon.core.moments import rfc3339
 from daemon.tools.export.span import Choice, Span
 from schemas.batch import Layout
-from schemas.conditions.intervals import END
+from schemas.conditions.calibration import POSITION
 from schemas.marks import Mark
 from schemas.readings import Array, Channel
 
@@ -56,27 +56,6 @@ class About:
             "marks": [mark.model_dump(mode="json") for mark in self.marks],
             "channels": [{"name": each.name, "units": each.unit, "dtype": each.dtype} for each in self.columns],
         }
-
-
-def calibration_json(calibration: GroupCalibration) -> dict[str, Any]:
-    """The calibrations that were used, for JSON: the tag, and by interval the payload and its checksum."""
-    return {
-        "tag": calibration.tag.name,
-        "revision": calibration.tag.revision,
-        "status": str(calibration.tag.status),
-        "by": str(calibration.by),
-        "readings_without": calibration.without,
-        "payloads": [
-            {
-                "url": each.url,
-                "checksum": each.checksum,
-                "is_verified": each.is_verified,
-                "start": list(each.start),
-                "end": None if each.end == END else list(each.end),
-            }
-            for each in calibration.used
-        ],
-    }
 
 
 class Writer(Protocol):

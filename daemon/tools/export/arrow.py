@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from daemon.tools.export.about import TIME_UNITS, About, calibration_json
+from daemon.tools.export.about import TIME_UNITS, About
 from schemas.readings import CHANNEL_DTYPES, Array
 
 
@@ -61,7 +61,7 @@ class ParquetWriter:
     def close(self) -> None:
         """Write the end of the file, without which nothing can be read."""
         if self._about.calibration is not None:
-            self._file.add_key_value_metadata({"calibration": json.dumps(calibration_json(self._about.calibration))})
+            self._file.add_key_value_metadata({"calibration": json.dumps(self._about.calibration.as_json())})
         self._file.close()
 
 

@@ -14,8 +14,9 @@ from typing import Annotated
 import typer
 
 from backends.base import StoreError, StoreUnavailable
-from daemon.conditions.calibration.group import POSITION, By, GroupCalibration, group_calibration
-from daemon.conditions.calibration.payloads import payload_files
+from daemon.calibration.group import GroupCalibration, group_calibration
+from daemon.calibration.payloads import payload_files
+from daemon.calibration.tables import PayloadTables
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.configuration.database import asked_conditions_store_of, asked_store_of, layout_of
 from daemon.core.moments import duration_ns, moment, rfc3339
@@ -23,7 +24,7 @@ from daemon.core.outcome import CommandFailed, examples, require_extra
 from daemon.pipeline.assembly.progress import MOST_TRIGGER
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
-from daemon.tools.export.about import About, Writer, calibration_json
+from daemon.tools.export.about import About, Writer
 from daemon.tools.export.exporting import Written, whole_or_none
 from daemon.tools.export.exporting import export as write_export
 from daemon.tools.export.marks import beside, marks_of, write_csv
@@ -31,7 +32,7 @@ from daemon.tools.export.span import FOREVER_NS, Choice, newest_run, span_of
 from daemon.tools.options import File
 from schemas.batch import Layout
 from schemas.checking.problems import listed, suggestion
-from schemas.conditions.calibration import BUTTONS, has_buttons
+from schemas.conditions.calibration import BUTTONS, POSITION, By
 from schemas.conditions.rules import ConditionsRefused
 from schemas.config import GroupConfig
 from schemas.marks import Mark
@@ -81,7 +82,8 @@ def export(
     by: Annotated[
         By | None,
         typer.Option(
-            help="Of --calibrated: its intervals are of (run, trigger), or of (0, time in ns).", show_default="trigger"
+            help="Of --calibrated: its intervals are of (run, trigger), or of (0, time in ns).",
+            show_default="conditions.by",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
@@ -100,7 +102,7 @@ def export(
     loaded = load_config(file)
     section = _section(loaded, group)
     known = section.group()
-    calibrating = _calibrating(loaded, known, calibrated, by)
+    calibrating = _calibrating(loaded, section, calibrated, by)
     wanted = _positions(channels, [channel.name for channel in known.channels], "--channels")
     start_ns, end_ns = _times(from_, to, last)
     choice = Choice(
@@ -122,7 +124,7 @@ def export(
             _write_beside(with_marks, marks)
         if with_calibration is not None and about.calibration is not None:
             with whole_or_none(with_calibration) as beside_part:
-                beside_part.write_text(json.dumps(calibration_json(about.calibration), indent=1), encoding="utf-8")
+                beside_part.write_text(json.dumps(about.calibration.as_json(), indent=1), encoding="utf-8")
     said = f", {len(marks):,} marks{f' in {with_marks}' if with_marks else ''}" if marks else ""
     if about.calibration is not None:
         said += f", {about.calibration.without:,} of them without a calibration by {about.calibration.tag.name}"
@@ -184,34 +186,35 @@ async def _export(
     return written, about
 
 
-def _calibrating(loaded: LoadedConfig, group: InstrumentGroup, tag: str | None, by: By | None) -> Calibrating | None:
+def _calibrating(loaded: LoadedConfig, section: GroupConfig, tag: str | None, by: By | None) -> Calibrating | None:
     """What reads the calibrations of a group once the database is there; None where none are wanted."""
     if tag is None:
         if by is not None:
             raise CommandFailed("--by: it says what the intervals of a tag are of; give --calibrated TAG, too")
         return None
-    names = [channel.name for channel in group.channels]
-    if not has_buttons(names) or {each.name for each in POSITION} & set(names):
+    type_, conditions = section.calibrated_as, loaded.config.conditions
+    if type_ is None:
         raise CommandFailed(
-            f"--calibrated: group {group.name} gives no four buttons; export a group with the channels"
+            f"--calibrated: group {section.name} gives no four buttons; export a group with the channels"
             f" {listed(BUTTONS)}, and without {listed(each.name for each in POSITION)}"
         )
-    payloads = loaded.config.conditions.payloads
-    if payloads is None:
+    if conditions.payloads is None:
         raise CommandFailed("conditions.payloads: not given; name the folder or address that payloads are below")
-    files = payload_files(payloads, loaded.path.parent)
+    files = payload_files(conditions.payloads, loaded.path.parent)
 
     async def calibration(of: InstrumentGroup) -> GroupCalibration:
         store = asked_conditions_store_of(loaded)
         try:
-            return await group_calibration(store, tag, of, by=by or By.TRIGGER, files=files)
+            return await group_calibration(
+                store, tag, of, type_, by=by or conditions.by, tables=PayloadTables(of, files)
+            )
         except ConditionsRefused as refused:
             raise CommandFailed(f"--calibrated: {refused.problem}; {refused.fix}") from None
         except StoreUnavailable:
             raise
         except StoreError as error:
             raise CommandFailed(
-                f"conditions.schema: {loaded.config.conditions.schema_name} cannot be read ({error});"
+                f"conditions.schema: {conditions.schema_name} cannot be read ({error});"
                 " name the one that a server of conditions has made"
             ) from None
         finally:

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from backends.base import Store
-from daemon.conditions.calibration.group import POSITION
 from daemon.tools.export.about import About, Writer
 from daemon.tools.export.windows import AIM_BYTES, windows
 from schemas.readings import Array
@@ -86,13 +85,7 @@ async def export(
 
 async def _with_positions(about: About, readings: Array) -> Array:
     """Readings with what a calibration adds to them."""
-    if about.calibration is None:
-        return readings
-    wider = np.empty(len(readings), [*readings.dtype.descr, *((each.name, "<f8") for each in POSITION)])
-    for name in readings.dtype.names or ():
-        wider[name] = readings[name]
-    wider["x_mm"], wider["y_mm"] = await about.calibration.positions(readings)
-    return wider
+    return readings if about.calibration is None else await about.calibration.with_positions(readings)
 
 
 class _BackgroundWriter:

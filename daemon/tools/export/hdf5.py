@@ -6,7 +6,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from daemon.tools.export.about import TIME_UNITS, About, calibration_json
+from daemon.tools.export.about import TIME_UNITS, About
 from schemas.conditions.intervals import END
 from schemas.marks import Mark
 from schemas.readings import CHANNEL_DTYPES, Array
@@ -51,7 +51,7 @@ class Hdf5Writer:
     def close(self) -> None:
         """Write which calibrations were used, and close the file."""
         if self._about.calibration is not None:
-            _write_calibration(self._file.create_group("calibration"), calibration_json(self._about.calibration))
+            _write_calibration(self._file.create_group("calibration"), self._about.calibration.as_json())
         self._file.close()
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from backends.base import StoreError
+from daemon.calibration.payloads import NotCalibrated
 from daemon.workloads.readers.admission import Admission
 from daemon.workloads.readers.measuring import Measured
 from daemon.workloads.readers.pacing import Pace
@@ -22,7 +23,7 @@ class QuestionsOfClients(Protocol):
         """Ask the next question of a client; return the rows of its answer.
 
         Raises:
-            StoreError: there is no answer.
+            StoreError, NotCalibrated: there is no answer.
         """
 
 
@@ -110,7 +111,7 @@ class Clients:
         self._note_asking(stretch, 1)
         try:
             rows = await self._questions.ask(client)
-        except StoreError as error:
+        except (StoreError, NotCalibrated) as error:
             news = [each.unanswered(str(error), clock()) for each in counted]
             if news[0]:
                 log.warning("%s", error)

@@ -15,8 +15,9 @@ from daemon.workloads.readers.admission import Admission
 from daemon.workloads.readers.messages import GroupSpec, Spec, VisitsSpec
 from daemon.workloads.readers.reader import Reader
 from schemas.api.status import ReaderStatus
-from schemas.checking.problems import suggestion
-from schemas.config import GroupConfig, Workload
+from schemas.checking.problems import listed, suggestion
+from schemas.conditions.calibration import BUTTONS
+from schemas.config import ConditionsConfig, GroupConfig, Workload, WorkloadKind
 from schemas.config.workloads import MOST_IN_ALL, MOST_WORKLOADS, described
 
 
@@ -32,7 +33,12 @@ class Readers:
         self._pause_s = pause_s
         self._readers: dict[str, Reader] = {}
         self._ended = False
+        self._conditions = loaded.config.conditions
         self.first: Admission | None = None
+
+    def change(self, conditions: ConditionsConfig) -> None:
+        """Workloads that are started from now on calibrate by this."""
+        self._conditions = conditions
 
     @property
     def workloads(self) -> Mapping[str, Workload]:
@@ -101,7 +107,22 @@ class Readers:
                 raise WorkloadRefused(str(error), field="kind") from None
             return VisitsSpec(visits=config.visits)
         group = self._group_of(workload)
-        return GroupSpec(group=group, layout=layout_of(group, config))
+        if workload.kind is WorkloadKind.ORBIT:
+            self._check_calibrated(group)
+        return GroupSpec(
+            group=group,
+            layout=layout_of(group, config),
+            conditions=self._conditions,
+            folder=self._loaded.path.parent,
+        )
+
+    def _check_calibrated(self, group: GroupConfig) -> None:
+        if group.calibrated_as is None:
+            fix = f"name a group with the channels {listed(BUTTONS)}"
+            raise WorkloadRefused(f"group {group.name} gives no four buttons", fix, "group")
+        if self._conditions.tag is None:
+            fix = "set `tag` in [conditions] of the configuration"
+            raise WorkloadRefused("there is no global tag to calibrate by", fix, "kind")
 
     def _group_of(self, workload: Workload) -> GroupConfig:
         sections = {section.name: section for section in self._loaded.config.groups}

@@ -1,5 +1,7 @@
 """The messages of a reader's process, in the protocol of `daemon.workloads.frame.messages`."""
 
+from pathlib import Path
+
 from pydantic import Field
 
 from daemon.workloads.frame.messages import Message, ProcessSpec
@@ -7,17 +9,19 @@ from daemon.workloads.readers.admission import Admission
 from daemon.workloads.readers.clients import Clients
 from daemon.workloads.readers.measuring import Lately, Totals
 from schemas.batch import Layout
-from schemas.config import GroupConfig, VisitsConfig, Workload
+from schemas.config import ConditionsConfig, GroupConfig, VisitsConfig, Workload
 from schemas.config.section import Section
 
 REPORT_EVERY_S = 0.25
 
 
 class GroupSpec(Section):
-    """A group that is read."""
+    """A group that is read; conditions: what it is calibrated by, and folder: what `payloads` there is relative to."""
 
     group: GroupConfig
     layout: Layout
+    conditions: ConditionsConfig
+    folder: Path
 
     @property
     def name(self) -> str:

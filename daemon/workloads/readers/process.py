@@ -4,17 +4,18 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from backends import open_store, open_visit_store
+from backends import open_conditions_store, open_store, open_visit_store
 from backends.base import ReadOnly, Store, StoreError
 from backends.ending import end_tasks
 from backends.visits.base import VisitStore
+from daemon.calibration.current import Calibrations
 from daemon.core.process.children import go_first
 from daemon.workloads.frame.process import Parent, Refused, run_process
 from daemon.workloads.readers.admission import Admission
 from daemon.workloads.readers.clients import Clients, QuestionsOfClients
 from daemon.workloads.readers.messages import REPORT_EVERY_S, GroupSpec, Spec, VisitsSpec, report_of
 from daemon.workloads.readers.questions import Questions
-from schemas.config import VisitsConfig
+from schemas.config import VisitsConfig, WorkloadKind
 
 MOST_CONNECTIONS = 64
 """Connections that the clients of a workload share at most; who finds none free waits, and the wait counts."""
@@ -53,9 +54,12 @@ async def _questions(spec: Spec) -> AsyncIterator[QuestionsOfClients]:
                 stores.push_async_callback(store.close)
             yield VisitQuestions(spec.workload, spec.of.visits, visits, spec.seed)
         else:
-            of_group = _store_of(spec, spec.of, read_only)
+            of_group, calibrations = _store_of(spec, spec.of, read_only), None
             stores.push_async_callback(of_group.close)
-            yield Questions(spec.workload, spec.of.group.group(), of_group, spec.seed)
+            if spec.workload.kind is WorkloadKind.ORBIT:
+                calibrations = _calibrations_of(spec, spec.of, read_only)
+                stores.push_async_callback(calibrations.close)
+            yield Questions(spec.workload, spec.of.group.group(), of_group, spec.seed, calibrations)
 
 
 def _store_of(spec: Spec, of: GroupSpec, read_only: ReadOnly) -> Store:
@@ -68,6 +72,17 @@ def _store_of(spec: Spec, of: GroupSpec, read_only: ReadOnly) -> Store:
         password=spec.password,
         read_only=read_only,
     )
+
+
+def _calibrations_of(spec: Spec, of: GroupSpec, read_only: ReadOnly) -> Calibrations:
+    store = open_conditions_store(
+        spec.database,
+        schema=of.conditions.schema_name,
+        state_dir=spec.state_dir,
+        password=spec.password,
+        connections=read_only.connections,
+    )
+    return Calibrations(store, of.conditions, [of.group], folder=of.folder, give_up_s=spec.give_up_s)
 
 
 def _visit_store_of(spec: Spec, visits: VisitsConfig, read_only: ReadOnly) -> VisitStore:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import numpy as np
 
 from backends.base import Store
+from daemon.calibration.current import Calibrations
 from daemon.workloads.readers.refresh import BackgroundRefresh
 from schemas.config.workloads import Workload, WorkloadKind
 from schemas.ledger import ledger_dtype
@@ -35,12 +36,21 @@ class Questions:
 
     Args:
         seed: of what is drawn at random; the same clients with the same seed draw the same numbers.
+        calibrations: of the group; None for kinds that calibrate nothing.
     """
 
-    def __init__(self, workload: Workload, group: InstrumentGroup, store: Store, seed: int) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        group: InstrumentGroup,
+        store: Store,
+        seed: int,
+        calibrations: Calibrations | None = None,
+    ) -> None:
         self._workload = workload
         self._group = group
         self._store = store
+        self._calibrations = calibrations
         self._random = [np.random.default_rng([seed, client]) for client in range(workload.clients)]
         self._instrument = [client % group.size for client in range(workload.clients)]
         # The first and the newest ledger row of the newest run: between which triggers is drawn.
@@ -48,6 +58,7 @@ class Questions:
         self._ends = BackgroundRefresh(lambda: store.ask(LedgerEnds(group=group)), nothing, OLD_S)
         kinds: Mapping[WorkloadKind, Callable[[int], Awaitable[int]]] = {
             WorkloadKind.NEWEST: self._newest,
+            WorkloadKind.ORBIT: self._orbit,
             WorkloadKind.TREND: self._trend,
             WorkloadKind.HISTORY: self._history,
             WorkloadKind.SNAPSHOT: self._snapshot,
@@ -62,11 +73,18 @@ class Questions:
 
         Raises:
             StoreError: as `Store.ask`.
+            NotCalibrated: there is no calibration, or it cannot be used.
         """
         return await self._ask(client)
 
     async def _newest(self, _: int) -> int:
         return await self._rows(NewestTrigger(group=self._group))
+
+    async def _orbit(self, _: int) -> int:
+        assert self._calibrations is not None
+        readings = await self._store.ask(NewestTrigger(group=self._group))
+        _, calibrated = await self._calibrations.calibrate(self._group.name, readings)
+        return len(calibrated)
 
     async def _trend(self, client: int) -> int:
         tail = await self._store.ask(LedgerTail(group=self._group, most=1))

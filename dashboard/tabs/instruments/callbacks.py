@@ -7,8 +7,9 @@ from dash.exceptions import PreventUpdate
 
 from dashboard.feed.client import DaemonApi
 from dashboard.feed.hub import Hub
-from dashboard.tabs.instruments.drawer import drawer_callbacks
-from dashboard.tabs.instruments.orbit_figure import moved
+from dashboard.tabs.figures import empty
+from dashboard.tabs.instruments.drawer import UNSEEN, drawer_callbacks
+from dashboard.tabs.instruments.orbit_figure import ORBIT_HEIGHT, moved
 from dashboard.tabs.instruments.shown import Shown
 from dashboard.tabs.parts import choose
 from dashboard.tabs.tables import pressed
@@ -61,21 +62,31 @@ def _orbit(app: Dash, shown: Shown) -> None:
         Output("orbit-note", "children"),
         Output("orbit-note", "data-old"),
         Output("orbit-missing", "children"),
+        Output("orbit-calibrated", "checked"),
+        Output("orbit-calibrated", "style"),
         Input("orbit-tick", "data"),
         State("orbit-shown", "data"),
         prevent_initial_call=True,
     )
-    async def draw(tick: dict[str, Any] | None, before: dict[str, str] | None) -> Any:
+    async def draw(tick: dict[str, Any] | None, before: dict[str, Any] | None) -> Any:
         view = _followed(tick)
-        found = await shown.orbit(view["group"], view["channel"])
+        is_offered = shown.can_calibrate(view["group"])
+        now = {"group": view["group"], "calibrated": is_offered and view["calibrated"] is not None}
+        # Put there again, it would undo what somebody has just switched.
+        is_same = before is not None and now.items() <= before.items()
+        switch = (no_update if is_same else now["calibrated"], {} if is_offered else UNSEEN)
+        found = await shown.orbit(view["group"], view["channel"], calibrated=now["calibrated"])
         if isinstance(found, str):
-            return (no_update,) * 4 + (found, None, "")
+            # What is drawn of another group, or calibrated otherwise, would be taken for what is asked for.
+            drawn = no_update if is_same else empty(ORBIT_HEIGHT)
+            left = no_update if is_same else now | {"key": "", "choice": None}
+            return (drawn, no_update, no_update, left, found, None, "", *switch)
         orbit = found.orbit
         words = (found.note, "true" if found.is_old else None, found.missing)
         if before is not None and before["key"] == found.key:
-            return (moved(found.figure), no_update, no_update, no_update, *words)
-        now = {"key": found.key, "group": view["group"], "choice": orbit.choice}
-        return (found.figure, orbit.choices, orbit.choice, now, *words)
+            return (moved(found.figure), no_update, no_update, no_update if is_same else before | now, *words, *switch)
+        now |= {"key": found.key, "choice": orbit.choice}
+        return (found.figure, orbit.choices, orbit.choice, now, *words, *switch)
 
 
 def _choices(app: Dash) -> None:
@@ -84,6 +95,11 @@ def _choices(app: Dash) -> None:
         # What the page has put there itself is no choice: the address stays as it is.
         if shown is not None and value != shown["choice"]:
             choose(channel=value)
+
+    @app.callback(Input("orbit-calibrated", "checked"), State("orbit-shown", "data"), prevent_initial_call=True)
+    async def calibrated(checked: bool, shown: dict[str, Any] | None) -> None:
+        if shown is not None and checked != shown["calibrated"]:
+            choose(calibrated="yes" if checked else None)
 
     @app.callback(Input("worst-table", "cellRendererData"), prevent_initial_call=True)
     async def open_listed(given: dict[str, Any]) -> None:

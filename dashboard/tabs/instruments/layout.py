@@ -6,6 +6,7 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 
 from dashboard.tabs.figures import empty, graph_config
+from dashboard.tabs.instruments.drawer import UNSEEN
 from dashboard.tabs.instruments.orbit_figure import ORBIT_HEIGHT
 from dashboard.tabs.instruments.shown import MISSING_FRESH_S
 from dashboard.tabs.instruments.worst import COLUMNS
@@ -53,6 +54,7 @@ def _orbit() -> Any:
             _head(
                 html.H2("Orbit"),
                 _select("orbit-choice", "What is plotted against the instruments", [], None),
+                dmc.Switch(id="orbit-calibrated", label="calibrated", checked=False, size="xs", style=UNSEEN),
                 note="orbit-note",
             ),
             dcc.Graph(

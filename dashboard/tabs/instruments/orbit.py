@@ -1,7 +1,7 @@
 """The orbit: what the instruments of a group say of one trigger, each beside its neighbours."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +9,9 @@ import numpy as np
 
 from dashboard import zone
 from dashboard.words import about, count, number, time
-from schemas.api.readings import OneTrigger
+from schemas.api.readings import Calibration, OneTrigger
 from schemas.conditions.calibration import BUTTONS, has_buttons, positions
+from schemas.conditions.calibration import POSITION as CALIBRATED
 
 Values = np.ndarray[Any, np.dtype[np.float64]]
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -24,14 +25,22 @@ OLD_S = 5.0
 NAMED = 12
 """Missing instruments that are named."""
 
+UNCALIBRATED = "not calibrated"
+TAG_MOST = 16
+"""Characters of a tag that fit beside an axis."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """One figure over the numbers of the instruments: NaN where there is none."""
+    """One figure over the numbers of the instruments: NaN where there is none.
+
+    made: by what it was computed, in a few words; empty for what was read.
+    """
 
     name: str
     unit: str
     values: Values
+    made: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +49,7 @@ class Orbit:
 
     trigger: None where none is stored. time_ms: its time by its instruments' clocks, ms since 1970-01-01 UTC.
     missing: numbers of the instruments that are not in it. choices: what can be plotted, of which `choice` is.
+    calibration: what the position was computed with; None without one.
     """
 
     trigger: int | None
@@ -48,11 +58,13 @@ class Orbit:
     choices: list[str]
     choice: str
     plots: list[Plot]
+    calibration: Calibration | None = None
 
 
 def orbit_of(newest: OneTrigger, names: Sequence[str], choice: str | None) -> Orbit:
     """What is plotted of a trigger, a value an instrument of `names`; the first choice if there is none such."""
-    offered = choices(list(newest.channels))
+    added = [each.name for each in CALIBRATED] if newest.calibration else []
+    offered = choices([name for name in newest.channels if name not in added])
     chosen = choice if choice in offered else offered[0]
     places = {name: place for place, name in enumerate(names)}
     numbers = np.array([places.get(name, -1) for name in newest.instruments], np.int64)
@@ -64,7 +76,8 @@ def orbit_of(newest: OneTrigger, names: Sequence[str], choice: str | None) -> Or
         missing=gone.tolist(),
         choices=offered,
         choice=chosen,
-        plots=plots(channels, newest.units, chosen),
+        plots=plots(channels, newest.units, chosen, newest.calibration),
+        calibration=newest.calibration,
     )
 
 
@@ -73,17 +86,28 @@ def choices(channels: Sequence[str]) -> list[str]:
     return [*([POSITION] if _has_position(channels) else []), *channels]
 
 
-def plots(channels: Mapping[str, Values], units: Mapping[str, str], choice: str) -> list[Plot]:
+def plots(
+    channels: Mapping[str, Values], units: Mapping[str, str], choice: str, calibration: Calibration | None = None
+) -> list[Plot]:
     """What is plotted of a trigger.
 
-    channels: by name, a value an instrument, NaN of one that is missing. choice: one of `choices`.
+    channels: by name, a value an instrument, NaN of one that is missing. choice: one of `choices`. calibration: what
+    the channels of CALIBRATED were computed with, which are the position then.
     """
     if choice != POSITION:
         return [Plot(name=choice, unit=units.get(choice, ""), values=channels[choice])]
+    if calibration is not None:
+        made = shortened(calibration.tag)
+        return [Plot(name=each.name[0], unit=each.unit, values=channels[each.name], made=made) for each in CALIBRATED]
     if {"x", "y"} <= channels.keys():
         return [Plot(name=name, unit=units.get(name, ""), values=channels[name]) for name in ("x", "y")]
     x, y = positions(*(channels[button] for button in BUTTONS))
-    return [Plot(name="x", unit="mm", values=x), Plot(name="y", unit="mm", values=y)]
+    return [Plot(name=name, unit="mm", values=at, made=UNCALIBRATED) for name, at in (("x", x), ("y", y))]
+
+
+def shortened(tag: str) -> str:
+    """The name of a tag, as far as there is room for it beside an axis."""
+    return tag if len(tag) <= TAG_MOST else f"{tag[: TAG_MOST - 1]}…"
 
 
 def spread(numbers: Numbers, values: Sequence[float | None], size: int) -> Values:
@@ -107,7 +131,18 @@ def orbit_note(orbit: Orbit, age_s: float, *, is_old: bool) -> str:
     at = f"{time(orbit.time_ms)} {zone.label()}"
     when = f"of {at}, about {about(age_s)} ago" if is_old else at
     spreads = ", ".join(f"{plot.name} rms {number(rms(plot.values))} {plot.unit}".rstrip() for plot in orbit.plots)
-    return f"trigger {count(orbit.trigger)} · {when} · {spreads}"
+    return " · ".join([f"trigger {count(orbit.trigger)}", when, spreads, *_calibration_words(orbit)])
+
+
+def _calibration_words(orbit: Orbit) -> Iterator[str]:
+    if orbit.choice != POSITION:
+        return
+    if orbit.calibration is not None:
+        yield f"calibrated by {orbit.calibration.tag}"
+        if orbit.calibration.readings_without:
+            yield f"{count(orbit.calibration.readings_without)} without a calibration"
+    elif orbit.plots[0].made:
+        yield orbit.plots[0].made
 
 
 def missing_words(orbit: Orbit, names: Sequence[str]) -> str:

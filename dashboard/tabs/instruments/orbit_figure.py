@@ -115,7 +115,8 @@ def _gone(orbit: Orbit, names: Sequence[str], span: Span, axis: str) -> dict[str
 def _value_axis(plot: Plot, span: Span, place: int, of: int) -> dict[str, Any]:
     top = 1 - place / of
     bottom = top - 1 / of + (GAP if place < of - 1 else 0)
-    title = f"{plot.name} ({plot.unit})" if plot.unit else plot.name
+    of = ", ".join(filter(None, (plot.unit, plot.made)))
+    title = f"{plot.name} ({of})" if of else plot.name
     return plot_axis(
         domain=[max(0.0, bottom), top],
         range=list(span),

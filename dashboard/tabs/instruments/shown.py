@@ -66,15 +66,21 @@ class Shown:
         self._lists = TtlCache[WorstList | str]()
         self._triggers = TtlCache[OneTrigger | str]()
         self._orbits = TtlCache[DrawnOrbit | str]()
-        self._last: dict[tuple[str, str | None], DrawnOrbit] = {}
+        self._last: dict[tuple[str, str | None, bool], DrawnOrbit] = {}
 
     async def worst(self, group: str, last: int) -> WorstList | str:
         """The worst of the last triggers."""
         return await self._lists.get((group, last), DRAWN_FRESH_S, lambda: self._worst(group, last))
 
-    async def orbit(self, group: str, choice: str | None) -> DrawnOrbit | str:
-        """The newest trigger, of which `choice` is plotted."""
-        return await self._orbits.get((group, choice), DRAWN_FRESH_S, lambda: self._orbit(group, choice))
+    def can_calibrate(self, group: str) -> bool:
+        """Whether a calibration is configured for a group."""
+        now = None if self._hub.status is None else self._hub.status.groups.get(group)
+        return now is not None and now.calibrated_by is not None
+
+    async def orbit(self, group: str, choice: str | None, *, calibrated: bool = False) -> DrawnOrbit | str:
+        """The newest trigger, of which `choice` is plotted; its position calibrated or not."""
+        asked = (group, choice, calibrated)
+        return await self._orbits.get(asked, DRAWN_FRESH_S, lambda: self._orbit(*asked))
 
     async def _worst(self, group: str, last: int) -> WorstList | str:
         if self._hub.status is None or (problem := self._problem(group)):
@@ -90,15 +96,16 @@ class Shown:
         stamp = hashlib.sha256(orjson.dumps(rows)).hexdigest()[:16]
         return WorstList(rows=rows, note=worst_note(len(shown), len(bad), history), stamp=stamp)
 
-    async def _orbit(self, group: str, choice: str | None) -> DrawnOrbit | str:
-        before = self._last.get((group, choice)) or self._last.get((group, None))
-        problem = self._problem(group)
-        newest = problem or await self._triggers.get(group, NEWEST_FRESH_S, lambda: _answer(self._newest(group)))
+    async def _orbit(self, group: str, choice: str | None, calibrated: bool) -> DrawnOrbit | str:
+        before = self._last.get((group, choice, calibrated)) or self._last.get((group, None, calibrated))
+        newest = self._problem(group) or await self._triggers.get(
+            (group, calibrated), NEWEST_FRESH_S, lambda: _answer(self._newest(group, calibrated=calibrated))
+        )
         if isinstance(newest, str):
             return newest if before is None else self._told(group, before, newest)
         drawn = self._drawn(group, orbit_of(newest, self._hub.names[group], choice), before)
         # Of an address that names no channel of the group, the default.
-        self._last[group, choice if choice in drawn.orbit.choices else None] = drawn
+        self._last[group, choice if choice in drawn.orbit.choices else None, calibrated] = drawn
         return self._told(group, drawn)
 
     def _drawn(self, group: str, orbit: Orbit, before: DrawnOrbit | None) -> DrawnOrbit:
@@ -107,11 +114,12 @@ class Shown:
             known = before.spans
         spans = [span_of(plot.values, span) for plot, span in zip(orbit.plots, known, strict=True)]
         names = self._hub.names[group]
+        epoch = self._hub.status.epoch if self._hub.status else 0
         return DrawnOrbit(
             orbit=orbit,
             spans=spans,
             figure=orbit_figure(orbit, names, spans),
-            key=f"{group} {orbit.choice} {len(names)} {self._hub.status.epoch if self._hub.status else 0}",
+            key=f"{group} {orbit.choice} {len(names)} {epoch} {orbit.plots[0].made}",
             missing=missing_words(orbit, names),
         )
 
@@ -131,11 +139,11 @@ class Shown:
             return f"the daemon has no group {group!r}, or its names are not known yet"
         return None
 
-    async def _newest(self, group: str) -> OneTrigger:
-        complete = await self._api.newest(group, complete=True)
+    async def _newest(self, group: str, *, calibrated: bool) -> OneTrigger:
+        complete = await self._api.newest(group, complete=True, calibrated=calibrated)
         if self._is_of_now(group, complete):
             return complete
-        newest = await self._api.newest(group, complete=False)
+        newest = await self._api.newest(group, complete=False, calibrated=calibrated)
         return newest if newest.time_ns else complete
 
     def _is_of_now(self, group: str, found: OneTrigger) -> bool:

@@ -769,7 +769,9 @@ async def test_what_is_valid_at_a_key(store: ConditionsStore) -> None:
 async def test_intervals_between_two_keys_are_those_that_hold_one_of_them(store: ConditionsStore) -> None:
     name = await bpm(store, ("a", 0, 10), ("b", 10, 20), ("c", 30, 40), ("d", 50, None), status=TagStatus.LOCKED)
     every = await held(store, name)
-    wanted = itertools.combinations_with_replacement([Key(0, 0), Key(9, 7), *map(key, (10, 20, 25, 39, 45, 50)), END], 2)
+    wanted = itertools.combinations_with_replacement(
+        [Key(0, 0), Key(9, 7), *map(key, (10, 20, 25, 39, 45, 50)), END], 2
+    )
     for first, last in wanted:
         revision, found = await store.between("a", "bpm", first, last)
         expected = [each for each in every if each.start <= last and first < each.end]

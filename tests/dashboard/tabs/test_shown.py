@@ -11,7 +11,9 @@ from dashboard.feed.hub import Hub
 from dashboard.tabs.instruments import shown
 from dashboard.tabs.instruments.drawer import drawer_callbacks
 from dashboard.tabs.instruments.shown import DrawnOrbit, Shown, WorstList
-from schemas.api.readings import Missing, OneTrigger, Readings, TriggerRanges
+from schemas.api.readings import Calibration, Missing, OneTrigger, Readings, TriggerRanges
+from schemas.conditions.calibration import BUTTONS, By
+from schemas.conditions.intervals import TagStatus
 from tests.page.served import snapshot
 from tests.support.callbacks import Declared
 
@@ -29,9 +31,12 @@ class Answering(DaemonApi):
         self.asked: list[str] = []
         self.problem: str | None = None
         self.gone: set[int] = set()
+        self.calibration = Calibration(
+            tag="summer", revision=3, status=TagStatus.LOCKED, by=By.TRIGGER, readings_without=0, payloads=[]
+        )
 
-    async def newest(self, group: str, *, complete: bool) -> OneTrigger:
-        self._ask(f"newest {complete}")
+    async def newest(self, group: str, *, complete: bool, calibrated: bool = False) -> OneTrigger:
+        self._ask(f"newest {complete}{' calibrated' * calibrated}")
         there = [] if complete and self.gone else [n for n in range(SIZE) if n not in self.gone]
         values: list[float | None] = [float(n) for n in there]
         return OneTrigger(
@@ -40,8 +45,10 @@ class Answering(DaemonApi):
             trigger=self._now() if there else None,
             instruments=[NAMES[n] for n in there],
             time_ns=[time.time_ns()] * len(there),
-            channels={"current": values, "offset": values},
+            channels={"current": values, "offset": values}
+            | (dict.fromkeys(("x_mm", "y_mm"), values) | dict.fromkeys(BUTTONS, values) if calibrated else {}),
             units={"current": "mA"},
+            calibration=self.calibration if calibrated else None,
         )
 
     async def missing(self, group: str, *, last: int, instrument: str | None = None) -> Missing:
@@ -144,6 +151,35 @@ async def test_a_question_that_failed_leaves_what_is_shown_and_says_why(
     assert "connection refused" not in gone.note, "the banner says so"
     assert gone.is_old
     assert await views.worst("bpm", 200) == "connection refused"
+
+
+async def test_a_calibrated_orbit_is_never_replaced_by_one_that_is_not(
+    hub: Hub, api: Answering, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for fresh in ("DRAWN_FRESH_S", "NEWEST_FRESH_S"):
+        monkeypatch.setattr(shown, fresh, 0.0)
+    views = Shown(hub, api)
+    raw = await orbit(views)
+    api.problem = "the daemon answered 409: not calibrated"
+    assert await views.orbit("bpm", None, calibrated=True) == api.problem
+    api.problem = None
+    calibrated = await views.orbit("bpm", None, calibrated=True)
+    assert isinstance(calibrated, DrawnOrbit)
+    assert [(plot.name, plot.made) for plot in calibrated.orbit.plots] == [("x", "summer"), ("y", "summer")]
+    assert calibrated.note.endswith(" · calibrated by summer")
+    assert calibrated.key != raw.key
+    api.calibration = api.calibration.model_copy(update={"tag": "autumn_of_a_very_long_name", "readings_without": 2})
+    other = await views.orbit("bpm", None, calibrated=True)
+    assert isinstance(other, DrawnOrbit)
+    assert other.note.endswith(" · calibrated by autumn_of_a_very_long_name · 2 without a calibration")
+    assert (other.orbit.plots[0].made, other.key != calibrated.key) == ("autumn_of_a_ver…", True)
+    api.problem = "the daemon answered 503: not calibrated"
+    failed = await views.orbit("bpm", None, calibrated=True)
+    assert isinstance(failed, DrawnOrbit)
+    assert (failed.figure, failed.is_old) == (other.figure, True)
+    assert failed.note.endswith(api.problem)
+    channel = await views.orbit("bpm", "offset", calibrated=True)
+    assert channel == failed, "the last one that was calibrated, which says so"
 
 
 async def test_a_failure_is_kept_so_that_those_who_wait_do_not_ask_one_after_the_other(

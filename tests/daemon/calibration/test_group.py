@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemon.conditions.calibration.group import By, GroupCalibration
-from daemon.conditions.calibration.payloads import PayloadUnusable, payload_files
-from schemas.conditions.calibration import BUTTONS
+from daemon.calibration.group import GroupCalibration
+from daemon.calibration.payloads import PayloadFiles, PayloadUnusable, payload_files
+from daemon.calibration.tables import PayloadTables
+from schemas.conditions.calibration import BUTTONS, By
 from schemas.conditions.intervals import END, GlobalTag, Intervals, Key, TagStatus
 from schemas.queries import answer_dtype
 from schemas.readings import MAX_INSTRUMENTS, Array, Channel, InstrumentGroup
@@ -40,10 +40,14 @@ def readings_at(keys: list[tuple[int, int]], rng: np.random.Generator) -> Array:
     return readings.ravel()
 
 
-def calibration(folder: Path, intervals: Intervals, by: By = By.TRIGGER, **more: Any) -> GroupCalibration:
-    return GroupCalibration(
-        GROUP, tag=TAG, by=by, intervals=intervals, files=payload_files(str(folder), folder), **more
-    )
+def calibration(folder: Path, intervals: Intervals, by: By = By.TRIGGER) -> GroupCalibration:
+    return calibrating(intervals, payload_files(str(folder), folder), by=by)
+
+
+def calibrating(
+    intervals: Intervals, files: PayloadFiles, *, by: By = By.TRIGGER, cache_bytes: int = 10**6
+) -> GroupCalibration:
+    return GroupCalibration(GROUP, tag=TAG, by=by, intervals=intervals, tables=PayloadTables(GROUP, files, cache_bytes))
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30)), max_size=40).map(sorted), st.sampled_from(By))
@@ -93,11 +97,9 @@ async def test_a_payload_is_read_once_while_the_cache_has_room(tmp_path: Path) -
     spans = [(Key(1, 10 * k), Key(1, 10 * k + 10), url, checksums[k]) for k, url in enumerate(urls)]
     spans.append((Key(1, 30), END, "a.json", ""))  # it has no checksum: the sha256 that was found is reported
     readings = readings_at([(1, trigger) for trigger in range(40)], rng)
-    for cache_bytes, reads in ((10**6, 4), (1, 8)):
+    for cache_bytes, reads in ((10**6, 4), (1, 7)):
         files = Counting(tmp_path)
-        used = GroupCalibration(
-            GROUP, tag=TAG, by=By.TRIGGER, intervals=intervals_of(spans), files=files, cache_bytes=cache_bytes
-        )
+        used = calibrating(intervals_of(spans), files, cache_bytes=cache_bytes)
         first = await used.positions(readings)
         np.testing.assert_array_equal(first, await used.positions(readings))
         assert len(files.read_urls) == reads

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from daemon.conditions.calibration import payloads
-from daemon.conditions.calibration.payloads import PayloadUnusable, payload_files, verified
+from daemon.calibration import payloads
+from daemon.calibration.payloads import PayloadUnusable, payload_files, verified
 
 CONTENT = b'{"kind": "bpm"}'
 

@@ -19,11 +19,16 @@ ALGORITHMS = {64: "sha256", 32: "md5"}
 """The algorithm of a checksum by how many hexadecimal digits it has."""
 
 
-class PayloadUnusable(CommandFailed):
-    """A payload is not used: the field, what is wrong, and the fix, in one line."""
+class NotCalibrated(CommandFailed):
+    """Readings are not calibrated: the field, what is wrong, and the fix, in one line."""
 
     def __init__(self, field: str, problem: str, fix: str) -> None:
         super().__init__(printable(f"{field}: {problem}; {fix}"))
+        self.field, self.problem, self.fix = field, printable(problem), fix
+
+
+class PayloadUnusable(NotCalibrated):
+    """A payload is not used."""
 
 
 class PayloadFiles(Protocol):

@@ -1,5 +1,0 @@
-"""Calibrations in use: readings of a group go in, positions in mm go out, by what a global tag says of each reading.
-
-Read `payloads` (files, fetched and verified), then `group` (which payload is valid for each reading of one group, and
-what it makes of it). The formula is in `schemas.conditions.calibration`.
-"""
