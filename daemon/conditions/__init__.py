@@ -1,10 +1,9 @@
-"""Conditions: the server that answers by the REST contract of the reference, and calibrations made of payloads.
+"""Conditions: the server that answers by the REST contract of the reference.
 
 What comes into the server: requests of programs, and what a store of conditions holds. What goes out: answers, from
 memory where that is known to be true, and otherwise from the database; orders go to the store. It runs in processes of
 its own, so that it takes no time from the writing.
 
 Read in this order: `contract` (the shapes of the reference), `reading` (what is valid at a key), `requests` (from HTTP
-to an answer), `processes` (the processes that serve), `standalone` (the server without a daemon). `calibration` stands
-by itself.
+to an answer), `processes` (the processes that serve), `standalone` (the server without a daemon).
 """

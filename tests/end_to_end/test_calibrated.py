@@ -99,8 +99,7 @@ def logger(payloads: tuple[Path, Payloads], postgresql_dsn: str) -> Iterator[Log
     asyncio.run(add_tags(postgresql_dsn, f"{schema}_conditions", sha256(first), first.stat().st_size))
     channels = ", ".join(f'{{ name = "{c.name}", unit = "{c.unit}", dtype = "{c.dtype}" }}' for c in GROUP.channels)
     text = CONFIGURATION.format(channels=channels, dsn=postgresql_dsn, schema=schema, layout="rows") + MORE
-    # The readings are of another logger, whose journal this one does not have.
-    file.write_text(text.replace("control-node-1", "control-node-2"))
+    file.write_text(text)
     with running("run", str(file)) as run:
         daemon = Logger(run, file, whole, found)
         yield daemon
@@ -303,10 +302,25 @@ def test_a_workload_reads_calibrated_orbits_and_counts_them(logger: Logger) -> N
         return logger.client.post("/readers", json={"kind": "orbit", **workload}, headers=logger.with_token)
 
     refused = start(name="charge", group="toroid")
-    assert (refused.status_code, line_of(refused)[:46]) == (422, "group: group toroid gives no four buttons; name")
-    assert start(name="orbits", clients=3, period_s=0.05).status_code == 201
-    until(lambda: status("orbits").cycles >= 20, "it is answered")
-    found = status("orbits")
-    assert (found.kind, found.group, found.failed, found.problem) == ("orbit", "bpm", 0, None)
-    assert found.rows == 5 * found.cycles
-    assert logger.client.delete("/readers/orbits", headers=logger.with_token).is_success
+    assert (refused.status_code, line_of(refused)) == (
+        422,
+        "group: group toroid gives no four buttons; name a group with the channels"
+        " `top_in`, `bot_in`, `bot_out`, `top_out`",
+    )
+    logger.reload('tag = "spring"', 'tag = "summer"')
+    try:
+        assert start(name="orbits", clients=3, period_s=0.05).status_code == 201
+        until(lambda: status("orbits").cycles >= 20, "it is answered")
+        # The tag of one that runs stays.
+        logger.reload('tag = "summer"', 'tag = "altered"')
+        assert start(name="refused", period_s=0.05).status_code == 201
+        until(lambda: status("refused").failed >= 2, "its questions fail")
+        assert str(status("refused").problem).startswith("checksum: payload 'bpm/a.json' has sha256 ")
+        assert (status("refused").cycles, status("refused").rows) == (0, 0)
+        found = status("orbits")
+        assert (found.kind, found.group, found.failed, found.problem) == ("orbit", "bpm", 0, None)
+        assert found.rows == 5 * found.cycles
+        for name in ("orbits", "refused"):
+            assert logger.client.delete(f"/readers/{name}", headers=logger.with_token).is_success
+    finally:
+        logger.reload('tag = "altered"', 'tag = "spring"')

@@ -14,6 +14,8 @@ MIXED = {"6": "m", "13": "l", "32": "s", "42": "n", "70": "d"}
 # The traces of the orbit as drawn; none before its chart is there.
 ORBIT = """() => (document.querySelector('#orbit .js-plotly-plot')?._fullData ?? [])
     .map(trace => Array.from(trace.y ?? []))"""
+TITLES = """() => { const { yaxis, yaxis2 } = document.querySelector('#orbit .js-plotly-plot')?._fullLayout ?? {};
+    return [yaxis?.title.text, yaxis2?.title.text]; }"""
 ORDER = "rows => rows.map(row => row.getAttribute('row-id'))"
 
 
@@ -144,4 +146,61 @@ def test_a_point_of_the_orbit_leads_to_its_instrument_and_an_address_to_its_chan
     page.mouse.move(*at)
     page.mouse.click(*at)
     expect(page.locator(".mantine-Drawer-title")).to_have_text("bpm_060")
+    assert fresh.errors == []
+
+
+def test_the_orbit_is_drawn_calibrated_where_a_tag_is_configured_and_says_so(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    page.get_by_role("tab", name="Instruments").click()
+    note, switch = page.locator("#orbit-note"), page.get_by_role("switch", name="calibrated")
+    expect(note).to_contain_text("· not calibrated", timeout=60_000)
+    expect(switch).to_be_hidden()
+    stage.figures(calibrated_by="summer_2026")
+    expect(switch).to_be_visible(timeout=60_000)
+    expect(switch).not_to_be_checked()
+    until(lambda: page.evaluate(TITLES) == ["x (mm, not calibrated)", "y (mm, not calibrated)"], "both axes say so")
+    switch.click()
+    expect(note).to_contain_text("calibrated by summer_2026 · 1 without a calibration", timeout=60_000)
+    assert "calibrated=yes" in page.url
+    until(lambda: page.evaluate(TITLES) == ["x (mm, summer_2026)", "y (mm, summer_2026)"], "both axes say so")
+    x = page.evaluate(ORBIT)[0]
+    assert (x[7], x[118]) == (7, 118), "as the daemon has calibrated them"
+    assert page.locator("#orbit-choice").input_value() == "x, y"
+    # One that was calibrated before stays, and says why no newer one comes.
+    stage.figures(calibrated_by="summer_2026", calibration_fails=True)
+    expect(note).to_contain_text("the daemon answered 409: global_tag: not calibrated: 'summer'", timeout=60_000)
+    expect(note).to_have_attribute("data-old", "true")
+    expect(note).to_contain_text("calibrated by summer_2026")
+    switch.click()
+    expect(note).to_contain_text("· not calibrated", timeout=60_000)
+    assert "calibrated" not in page.url
+    assert page.evaluate(ORBIT)[0][7] != 7
+    assert fresh.errors == []
+
+
+def test_an_address_has_the_calibrated_orbit_and_what_cannot_be_calibrated_is_not_drawn(
+    stage: Stage, fresh: Watched
+) -> None:
+    # A page that has never had a calibrated orbit.
+    stage.page.kill()
+    stage.page.start()
+    stage.figures(calibrated_by="winter", calibration_fails=True)
+    page = fresh.again(f"{stage.page.url}/?tab=instruments&calibrated=yes")
+    live(page)
+    note, switch = page.locator("#orbit-note"), page.get_by_role("switch", name="calibrated")
+    expect(note).to_contain_text("the daemon answered 409: global_tag: not calibrated", timeout=60_000)
+    expect(switch).to_be_checked()
+    assert page.evaluate(ORBIT) == []
+    stage.figures(calibration_fails=False)
+    expect(note).to_contain_text("calibrated by winter", timeout=60_000)
+    until(lambda: len(page.evaluate(ORBIT)) == 4, "x and y are drawn")
+    choose(page, "orbit-choice", "bot_in")
+    expect(note).to_contain_text("bot_in rms", timeout=60_000)
+    expect(note).not_to_contain_text("calibrated")
+    expect(switch).to_be_checked()
+    # The tag is taken out of the configuration: the address asks for what there is no more.
+    stage.figures(calibrated_by=None)
+    expect(switch).to_be_hidden(timeout=60_000)
+    choose(page, "orbit-choice", "x, y")
+    expect(note).to_contain_text("· not calibrated", timeout=60_000)
     assert fresh.errors == []

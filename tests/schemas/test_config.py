@@ -47,6 +47,57 @@ def test_payloads_at_another_address_are_refused(place: str) -> None:
     ]
 
 
+BUTTONS = """
+[[groups]]
+name = "bpm"
+count = 3
+channels = [{ name = "top_in" }, { name = "bot_in" }, { name = "bot_out" }, { name = "top_out" }]
+"""
+BY_TAG = '[conditions]\npayloads = "payloads"\ntag = "summer"\n'
+
+
+def test_a_group_of_buttons_is_calibrated_as_bpm_or_as_it_says_by_the_tag() -> None:
+    config = parse_config(BUTTONS + GROUP.replace('"bpm"', '"toroid"') + BY_TAG)
+    assert [group.calibrated_as for group in config.groups] == ["bpm", None]
+    assert [config.calibrated_by(name) for name in ("bpm", "toroid", "none")] == ["summer", None, None]
+    own = parse_config(BUTTONS.replace("count", 'payload_type = "linac bpm"\ncount'))
+    assert (own.groups[0].calibrated_as, own.calibrated_by("bpm"), own.conditions.by) == ("linac bpm", None, "trigger")
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            GROUP.replace("count", 'payload_type = "bpm"\ncount'),
+            "groups[0].payload_type: its channels are not the four buttons that are calibrated; take it out, or give"
+            " the channels `top_in`, `bot_in`, `bot_out`, `top_out`, and neither x_mm nor y_mm",
+        ),
+        (
+            BUTTONS.replace("count", 'payload_type = ""\ncount'),
+            "groups[0].payload_type: '' is out of range; use 1 to 255 letters",
+        ),
+        (
+            GROUP + BY_TAG,
+            "conditions.tag: no group gives the four buttons that are calibrated; take it out, or give a group the"
+            " channels `top_in`, `bot_in`, `bot_out`, `top_out`",
+        ),
+        (
+            BUTTONS + '[conditions]\ntag = "summer"',
+            "conditions.payloads: missing, and `tag` is given; name the folder or address that the payloads of"
+            " calibrations are below, or take `tag` out",
+        ),
+        (BUTTONS + BY_TAG + 'by = "run"', "conditions.by: 'run' is not known here; use one of `trigger`, `time`"),
+        (
+            BUTTONS + '[[readers.workloads]]\nname = "w"\nkind = "orbit"',
+            "readers.workloads[0].kind: there is nothing to calibrate by; set `tag` in [conditions], and read a group"
+            " with the channels `top_in`, `bot_in`, `bot_out`, `top_out`",
+        ),
+    ],
+)
+def test_calibrations_that_nothing_can_be_made_of_are_one_line(text: str, line: str) -> None:
+    assert said(text) == [line]
+
+
 def test_a_group_by_count_names_its_instruments() -> None:
     group = parse_config(GROUP).groups[0].group()
     assert group.instruments == ("bpm_000", "bpm_001", "bpm_002")
