@@ -3,10 +3,10 @@
 import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from daemon.calibration.payloads import PayloadFiles, PayloadUnusable, verified
-from daemon.core.outcome import require_extra
 from schemas.checking.problems import Problem
 from schemas.conditions.calibration import BpmPayload, PayloadRefused, bpm_payload, bpm_payload_of_rows, table_of
 from schemas.readings import MAX_INSTRUMENTS, Array, InstrumentGroup
@@ -87,7 +87,9 @@ class PayloadTables:
 def _payload(content: bytes) -> BpmPayload:
     if not content.startswith(b"PAR1"):
         return bpm_payload(content)
-    require_extra("export", "a payload in Parquet", {"pyarrow": "pyarrow"})
+    if find_spec("pyarrow") is None:
+        fix = "install it (pip install 'triggerlog[export]'), or attach the payload as JSON"
+        raise PayloadUnusable("url", "a payload in Parquet needs pyarrow, not installed here", fix)
     return bpm_payload_of_rows(_rows(content))
 
 

@@ -80,7 +80,7 @@ class Questions:
     async def _newest(self, _: int) -> int:
         return await self._rows(NewestTrigger(group=self._group))
 
-    async def _orbit(self, _: int) -> int:
+    async def _orbit(self, _client: int) -> int:
         assert self._calibrations is not None
         readings = await self._store.ask(NewestTrigger(group=self._group))
         _, calibrated = await self._calibrations.calibrate(self._group.name, readings)

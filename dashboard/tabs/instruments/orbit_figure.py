@@ -115,8 +115,8 @@ def _gone(orbit: Orbit, names: Sequence[str], span: Span, axis: str) -> dict[str
 def _value_axis(plot: Plot, span: Span, place: int, of: int) -> dict[str, Any]:
     top = 1 - place / of
     bottom = top - 1 / of + (GAP if place < of - 1 else 0)
-    of = ", ".join(filter(None, (plot.unit, plot.made)))
-    title = f"{plot.name} ({of})" if of else plot.name
+    words = ", ".join(filter(None, (plot.unit, plot.made)))
+    title = f"{plot.name} ({words})" if words else plot.name
     return plot_axis(
         domain=[max(0.0, bottom), top],
         range=list(span),
