@@ -26,8 +26,8 @@ NAMED = 12
 """Missing instruments that are named."""
 
 UNCALIBRATED = "not calibrated"
-TAG_MOST = 16
-"""Characters of a tag that fit beside an axis."""
+TAG_MOST = 24
+"""Characters of a tag that fit into the chart of a phone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +97,7 @@ def plots(
     if choice != POSITION:
         return [Plot(name=choice, unit=units.get(choice, ""), values=channels[choice])]
     if calibration is not None:
-        made = shortened(calibration.tag)
+        made = f"calibrated by {shortened(calibration.tag)}"
         return [Plot(name=each.name[0], unit=each.unit, values=channels[each.name], made=made) for each in CALIBRATED]
     if {"x", "y"} <= channels.keys():
         return [Plot(name=name, unit=units.get(name, ""), values=channels[name]) for name in ("x", "y")]
@@ -106,7 +106,7 @@ def plots(
 
 
 def shortened(tag: str) -> str:
-    """The name of a tag, as far as there is room for it beside an axis."""
+    """The name of a tag, as far as there is room for it in a chart."""
     return tag if len(tag) <= TAG_MOST else f"{tag[: TAG_MOST - 1]}…"
 
 

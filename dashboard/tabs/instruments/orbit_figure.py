@@ -3,12 +3,13 @@
 import base64
 import math
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
 from dash import Patch
 
-from dashboard.tabs.figures import CALM, RED, plot_axis, plot_layout
+from dashboard.tabs.figures import CALM, FAINT, RED, plot_axis, plot_layout
 from dashboard.tabs.instruments.orbit import Orbit, Plot, Values
 
 ORBIT_HEIGHT = 330
@@ -40,6 +41,7 @@ def orbit_figure(orbit: Orbit, names: Sequence[str], spans: Sequence[Span]) -> d
     last = str(len(orbit.plots)) if len(orbit.plots) > 1 else ""
     title = {"text": "instrument", "standoff": 6}
     layout["xaxis"] = plot_axis(range=[-1, len(names)], anchor=f"y{last}", nticks=10, title=title)
+    layout["annotations"] = [_made(made) for made in {plot.made for plot in orbit.plots} if made]
     return {"data": data, "layout": layout}
 
 
@@ -112,11 +114,16 @@ def _gone(orbit: Orbit, names: Sequence[str], span: Span, axis: str) -> dict[str
     }
 
 
+def _made(words: str) -> dict[str, Any]:
+    """By what the values were computed, in the upper right corner; plotly.js takes tags of HTML in a text."""
+    corner = {"xref": "paper", "x": 1, "xanchor": "right", "yref": "paper", "y": 1, "yanchor": "top"}
+    return corner | {"text": escape(words), "showarrow": False, "font": {"size": 12, "color": FAINT}}
+
+
 def _value_axis(plot: Plot, span: Span, place: int, of: int) -> dict[str, Any]:
     top = 1 - place / of
     bottom = top - 1 / of + (GAP if place < of - 1 else 0)
-    words = ", ".join(filter(None, (plot.unit, plot.made)))
-    title = f"{plot.name} ({words})" if words else plot.name
+    title = f"{plot.name} ({plot.unit})" if plot.unit else plot.name
     return plot_axis(
         domain=[max(0.0, bottom), top],
         range=list(span),

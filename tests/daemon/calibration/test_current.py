@@ -248,7 +248,7 @@ async def test_a_database_that_is_away_and_a_schema_that_is_not_there_are_told_a
     lacking = r"^conditions.schema: \w+ cannot be read \(.*\); name the one that a server of conditions"
     for dsn, error, problem in (
         (postgresql_dsn, NotCalibrated, lacking),
-        ("postgresql://nobody@127.0.0.1:1/none", StoreUnavailable, "refused"),
+        ("postgresql://nobody@127.0.0.1:1/none", StoreUnavailable, "is not reachable"),
     ):
         store = open_conditions_store(DatabaseConfig(dsn=dsn), schema=schema, state_dir=tmp_path)
         with pytest.raises(error, match=problem):

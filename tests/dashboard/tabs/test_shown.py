@@ -165,14 +165,20 @@ async def test_a_calibrated_orbit_is_never_replaced_by_one_that_is_not(
     api.problem = None
     calibrated = await views.orbit("bpm", None, calibrated=True)
     assert isinstance(calibrated, DrawnOrbit)
-    assert [(plot.name, plot.made) for plot in calibrated.orbit.plots] == [("x", "summer"), ("y", "summer")]
+    assert [(plot.name, plot.made) for plot in calibrated.orbit.plots] == [
+        ("x", "calibrated by summer"),
+        ("y", "calibrated by summer"),
+    ]
     assert calibrated.note.endswith(" · calibrated by summer")
     assert calibrated.key != raw.key
-    api.calibration = api.calibration.model_copy(update={"tag": "autumn_of_a_very_long_name", "readings_without": 2})
+    api.calibration = api.calibration.model_copy(update={"tag": "<b>autumn of a very long name", "readings_without": 2})
     other = await views.orbit("bpm", None, calibrated=True)
     assert isinstance(other, DrawnOrbit)
-    assert other.note.endswith(" · calibrated by autumn_of_a_very_long_name · 2 without a calibration")
-    assert (other.orbit.plots[0].made, other.key != calibrated.key) == ("autumn_of_a_ver…", True)
+    assert other.note.endswith(" · calibrated by <b>autumn of a very long name · 2 without a calibration")
+    assert [each["text"] for each in other.figure["layout"]["annotations"]] == [
+        "calibrated by &lt;b&gt;autumn of a very lon…"
+    ]
+    assert other.key != calibrated.key
     api.problem = "the daemon answered 503: not calibrated"
     failed = await views.orbit("bpm", None, calibrated=True)
     assert isinstance(failed, DrawnOrbit)
