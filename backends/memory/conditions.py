@@ -288,7 +288,7 @@ class MemoryConditionsStore:
         found = self._tag(tag)
         if type not in found.lists:
             raise no_list(tag, type)
-        return _revision(found), columns_of(found.lists[type].line.between(first, last))
+        return _revision(found), columns_of(found.lists[type].line.intervals()).between(first, last)
 
     async def timeline(self, name: str) -> Intervals:
         """All intervals of one list."""

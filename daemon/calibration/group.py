@@ -15,6 +15,9 @@ from schemas.conditions.stretches import stretches, valid_at
 from schemas.queries import answer_dtype
 from schemas.readings import Array, InstrumentGroup
 
+AT_ONCE = 2**15
+"""Readings that are computed in one step: a thread that works on many at once lets no other run."""
+
 TRIES = 5
 """How often a tag that changes meanwhile is read."""
 
@@ -111,8 +114,9 @@ class GroupCalibration:
                 self.without += len(where)
                 continue
             table = await self._table(position)
-            x[where], y[where], without = await asyncio.to_thread(_positions, readings[where], table)
-            self.without += without
+            for some in np.array_split(where, -(-len(where) // AT_ONCE)):
+                x[some], y[some], without = await asyncio.to_thread(_positions, readings, some, table)
+                self.without += without
         return x, y
 
     async def _table(self, position: int) -> Array:
@@ -173,8 +177,9 @@ def _wider(readings: Array, group: InstrumentGroup, x: Array, y: Array) -> Array
     return wider
 
 
-def _positions(readings: Array, table: Array) -> tuple[Array, Array, int]:
-    """Positions x and y in mm, and how many readings have no calibration."""
+def _positions(every: Array, where: Array, table: Array) -> tuple[Array, Array, int]:
+    """Positions x and y in mm of some readings, and how many of these have no calibration."""
+    readings = every[where]
     calibrations = table[readings["instrument"]]
     x, y = positions(readings["top_in"], readings["bot_in"], readings["bot_out"], readings["top_out"], calibrations)
     return x, y, int(np.isnan(calibrations["k_x_mm"]).sum())

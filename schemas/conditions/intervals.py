@@ -5,7 +5,7 @@ a time in nanoseconds. An interval holds the keys start <= key < end. One whose 
 until when it is valid.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -149,6 +149,14 @@ class Intervals:
 
     def __len__(self) -> int:
         return len(self.starts)
+
+    def between(self, first: Key, last: Key) -> "Intervals":
+        """Those that hold a key from `first` to `last`."""
+        starts, ends = self.starts, self.ends
+        is_over = (ends["major"] < first.major) | ((ends["major"] == first.major) & (ends["minor"] <= first.minor))
+        is_later = (starts["major"] > last.major) | ((starts["major"] == last.major) & (starts["minor"] > last.minor))
+        there = ~(is_over | is_later)
+        return Intervals(**{each.name: getattr(self, each.name)[there] for each in fields(self)})
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -95,12 +95,6 @@ class Line:
             return None
         return interval_of(self.points[found], self.end(found))
 
-    def between(self, first: Key, last: Key) -> list[Interval]:
-        """Those that hold a key from `first` to `last`, in no list."""
-        begin, after = max(0, bisect_right(self._keys, first) - 1), bisect_right(self._keys, last)
-        some = enumerate(self.points[begin:after], start=begin)
-        return [interval_of(point, self.end(k)) for k, point in some if point.id is not None and self.end(k) > first]
-
     def end(self, position: int) -> Key:
         """Where the breakpoint at a position ends to be valid."""
         return self._keys[position + 1] if position + 1 < len(self._keys) else END

@@ -24,7 +24,7 @@ from backends.mongodb.conditions.documents import (
 from backends.mongodb.conditions.segments import Document, Segment, ids_in, joined, key_at, position
 from backends.mongodb.conditions.session import LISTS, LOOSE, TAGS, Session
 from schemas.conditions.intervals import END, Interval, Intervals, Key, ValidAt
-from schemas.conditions.line import Line, Point, columns_of, interval_of
+from schemas.conditions.line import interval_of
 from schemas.conditions.rules import unknown
 
 LOOKS = 10
@@ -98,8 +98,7 @@ async def read_between(session: Session, each: StoredList, first: Key, last: Key
     """Intervals of a list that hold a key from `first` to `last`; only segments that have them are read."""
     begin, after = max(0, position(each.directory, first, "right") - 1), position(each.directory, last, "right")
     (segments,) = await read_segments(session, [(each, ids_in(each.directory[begin:after]))])
-    points = [point for segment in segments for point in segment.points()]
-    return columns_of(Line([*points, Point(key=key_at(each.directory, after), id=None)]).between(first, last))
+    return joined(segments, key_at(each.directory, after)).between(first, last)
 
 
 async def read_valid(session: Session, tag: Document, key: Key) -> list[ValidAt]:

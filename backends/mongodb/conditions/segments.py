@@ -123,13 +123,13 @@ def key_at(keys: Array, at: int) -> Key:
     return Key(int(keys["major"][at]), int(keys["minor"][at])) if at < len(keys) else END
 
 
-def joined(segments: Iterable[Segment]) -> Intervals:
-    """All intervals of a list, from all its segments in their order."""
+def joined(segments: Iterable[Segment], end: Key = END) -> Intervals:
+    """All intervals of segments of a list that follow each other; end: where the breakpoint behind them is."""
     every = list(segments)
     numbers = np.concatenate([np.empty(0, NUMBERS), *(each.numbers for each in every)])
     starts = np.empty(len(numbers) + 1, KEY_DTYPE)
     starts["major"][:-1], starts["minor"][:-1] = numbers["major"], numbers["minor"]
-    starts[-1] = tuple(END)
+    starts[-1] = tuple(end)
     has_payload = numbers["id"] > 0
     return Intervals(
         ids=numbers["id"][has_payload],

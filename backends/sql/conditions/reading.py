@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from backends.sql.conditions.session import ConditionsSession, Rows
-from backends.sql.conditions.stretch import point_of
+from backends.sql.conditions.session import ConditionsSession, Rows, points_of
 from backends.sql.conditions.tables import LOOSE, PAYLOAD, REVISION, TAG_REVISION
 from schemas.conditions.intervals import END, Interval, Intervals, Key, TagRevision, TagStatus, ValidAt
-from schemas.conditions.line import Line, Point, columns_of
 from schemas.conditions.rules import no_list, unknown
 
 
@@ -98,11 +96,9 @@ async def between(
     *about, content = found[0]
     if content is None:
         raise no_list(tag, type_)
-    points = [point for point in map(point_of, await session.around(content, first, last)) if point.key <= last]
-    if points:
-        (end,) = await session.ends([(content, points[-1].key)])
-        points += [] if end == END else [Point(key=end, id=None)]
-    return revision_of(tag, about), columns_of(Line(points).between(first, last))
+    rows = [row for row in await session.around(content, first, last) if Key(row[0], row[1]) <= last]
+    (end,) = await session.ends([(content, Key(*rows[-1][:2]))]) if rows else (END,)
+    return revision_of(tag, about), points_of(rows).intervals(end).between(first, last)
 
 
 def revision_of(name: str, about: Sequence[Any]) -> TagRevision:

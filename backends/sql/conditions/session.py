@@ -12,6 +12,7 @@ import numpy as np
 
 from backends.sql.conditions.tables import LOOSE, POINT, ConditionsTables
 from schemas.conditions.intervals import END, KEY_DTYPE, Intervals, Key
+from schemas.conditions.line import texts
 from schemas.readings import Array
 
 WRITE = "write"
@@ -36,11 +37,11 @@ class Points:
     sizes: Array
     inserted_ns: Array
 
-    def intervals(self) -> Intervals:
-        """The intervals, whose ends are where the next breakpoint is."""
+    def intervals(self, end: Key = END) -> Intervals:
+        """The intervals, whose ends are where the next breakpoint is; end: where the one behind these is."""
         ends = np.empty(len(self.keys), KEY_DTYPE)
         ends[:-1] = self.keys[1:]
-        ends[-1:] = np.array([tuple(END)], KEY_DTYPE)
+        ends[-1:] = np.array([tuple(end)], KEY_DTYPE)
         there = self.ids != 0
         return Intervals(
             ids=self.ids[there],
@@ -51,6 +52,20 @@ class Points:
             sizes=self.sizes[there],
             inserted_ns=self.inserted_ns[there],
         )
+
+
+def points_of(rows: Rows) -> Points:
+    """Breakpoints of rows of the columns POINT."""
+    keys = np.array([(major, minor) for major, minor, *_ in rows], KEY_DTYPE)
+    payloads = [row[2:] for row in rows]
+    return Points(
+        keys=keys,
+        ids=np.array([id_ or 0 for id_, *_ in payloads], np.int64),
+        urls=texts([url for _, url, *_ in payloads]),
+        checksums=texts([checksum for _, _, checksum, *_ in payloads]),
+        sizes=np.array([-1 if size is None else size for *_, size, _ in payloads], np.int64),
+        inserted_ns=np.array([inserted_ns for *_, inserted_ns in payloads], np.int64),
+    )
 
 
 class ConditionsSession(ABC):
