@@ -13,7 +13,7 @@
   };
 
   components.Bar = function (/** @type {{value: {by: number}}} */ { value }) {
-    return window.React.createElement("i", { className: "bar", style: { width: value.by + "%" } });
+    return window.React.createElement("i", { className: "share", style: { width: value.by + "%" } });
   };
 
   /** @typedef {{data: {key: string}, value?: {text: string, label?: string, chosen?: boolean}, setData: (key: string) => void}} PressProps */

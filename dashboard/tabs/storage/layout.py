@@ -53,20 +53,22 @@ PARTITIONS = [
     Column(name="name", label="Partition", width=100, wide=True),
     Column(name="from", label="From, UTC", width=104, wide=True),
     Column(name="until", label="Until", width=104, wide=True),
-    *columns(("rows", "Rows"), width=TEN_DIGITS_PX),
+    *columns(("rows", "Rows"), width=108),
     *columns(("size", "Size")),
     Column(name="share", label="Share", bar=True, width=64, wide=True),
-    Column(name="what", label="When"),
+    Column(name="what", label="When", width=96, wide=True),
 ]
-JOURNALS = columns(
-    ("group", "Group"),
-    ("size", "In use"),
-    ("room", "Room left"),
-    ("limit", "Limit"),
-    ("files", "Files left", "segments that still have room"),
-    ("full", "Full in", "if the database accepted nothing from now on"),
-    ("problem", "State"),
-)
+JOURNALS = [
+    *columns(
+        ("group", "Group"),
+        ("size", "In use"),
+        ("room", "Room left"),
+        ("limit", "Limit"),
+        ("files", "Files left", "segments that still have room"),
+        ("full", "Full in", "if the database accepted nothing from now on"),
+    ),
+    Column(name="problem", label="State", words=True, width=100, wide=True),
+]
 ACCOUNT = [
     *columns(("group", "Group"), width=64),
     *columns(("received", "Received"), width=TEN_DIGITS_PX),
