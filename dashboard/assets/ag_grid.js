@@ -13,14 +13,14 @@
   };
 
   components.Bar = function (/** @type {{value: {by: number}}} */ { value }) {
-    return window.React.createElement("i", { className: "bar", style: { width: value.by + "%" } });
+    return window.React.createElement("i", { className: "share", style: { width: value.by + "%" } });
   };
 
-  /** @typedef {{words: string, data: {key: string}, value?: {text: string, chosen: boolean}, setData: (key: string) => void}} PressProps */
-  components.Press = function (/** @type {PressProps} */ { words, data, value, setData }) {
-    const said = words ? { "aria-label": words + " " + data.key } : { "aria-pressed": value?.chosen };
+  /** @typedef {{data: {key: string}, value?: {text: string, label?: string, chosen?: boolean}, setData: (key: string) => void}} PressProps */
+  components.Press = function (/** @type {PressProps} */ { data, value, setData }) {
+    const said = { "aria-label": value?.label, "aria-pressed": value?.chosen };
     const onClick = (/** @type {MouseEvent} */ { detail }) => detail < 2 && setData(data.key); // once of a double click
-    return window.React.createElement("button", { className: "plain", ...said, onClick }, words || value?.text);
+    return window.React.createElement("button", { className: "plain", ...said, onClick }, value?.text);
   };
 
   /** @typedef {{text: string, href: string, label: string}} Link */

@@ -153,7 +153,7 @@
    */
   function axisFor(plot, low, high) {
     const { from, least, limit: path } = plot.layout.meta;
-    if (from === "around") return { range: T.around(low, high, least) };
+    if (from === "around") return { range: around(low, high, least) };
     const top = Math.max(high * 1.2, least);
     const most = path === undefined ? null : T.figure(path);
     /* A far limit would flatten the lines. Shown from a third of it, until below a sixth: the axis must not jump. */
@@ -163,11 +163,12 @@
   }
 
   /* Not from zero: a dip of a few percent has to be visible. Never narrower than 4 %, or noise would look like dips. */
-  T.around = function (low, high, least) {
+  /** @param {number} low @param {number} high @param {number} least @returns {[number, number]} */
+  function around(low, high, least) {
     const span = Math.max(high - low, high * 0.04, least);
     const middle = (high + low) / 2;
     return [Math.max(-0.02 * span, middle - span * 0.65), middle + span * 0.65];
-  };
+  }
 
   /** @param {number} y */
   function limit(y) {

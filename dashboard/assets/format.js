@@ -40,11 +40,9 @@
     return (offsets[at] ??= Date.parse(clock.format(at).replace(" ", "T") + "Z") - at);
   };
 
-  T.time = (ms) => new Date(ms + T.offset(ms)).toISOString().slice(11, 19);
+  T.moment = (ms) => new Date(ms + T.offset(ms)).toISOString().slice(0, 19).replace("T", " ");
 
-  T.day = (ms) => new Date(ms + T.offset(ms)).toISOString().slice(0, 10);
-
-  T.moment = (ms) => T.day(ms) + " " + T.time(ms);
+  T.time = (ms) => T.moment(ms).slice(11);
 
   /* How long something has lasted, in at most two units. */
   T.lasted = function (seconds) {
@@ -75,6 +73,4 @@
     }
     return (bytes < 0 ? "−" : "") + T.number(size, unit === 0 || size >= 100 ? 0 : size >= 10 ? 1 : 2) + " " + UNITS[unit];
   };
-
-  T.lastOf = (values) => values[values.length - 1];
 })(window.triggerlog);

@@ -9,8 +9,6 @@
 
   T.instrumentName = (group, number) => T.section(`names/${group}`)?.[number] || group + " " + number;
 
-  T.stateOf = (letter) => T.settings.states[letter] || T.settings.states.n;
-
   T.cell = function (address) {
     const [group, number] = address.split(":");
     return drawn[group] && drawn[group].cells[Number(number)];
@@ -66,7 +64,7 @@
     const root = T.make("div", "panel grid-panel", undefined, { "data-group": group });
     const head = T.make("div", "panel-head");
     head.append(T.make("h2", "", group), T.make("span", "legend"));
-    const label = group + ": " + size + " instruments, arrow keys move";
+    const label = T.section(`words/${group}`)?.grid || group;
     const grid = T.make("div", "grid", undefined, { role: "group", "aria-label": label });
     if (size > LARGE) grid.dataset.large = "";
     const prefix = names ? common(names).length : 0;
@@ -99,15 +97,14 @@
   /** @param {Grid} grid @param {string} group @param {string} states @param {Liveness} liveness */
   function update(grid, group, states, liveness) {
     if (states === grid.states && liveness === grid.liveness) return;
-    const known = liveness !== "none";
     for (let i = 0; i < grid.cells.length; i++) {
       if (states[i] === grid.states[i] && liveness === grid.liveness) continue;
-      const state = T.stateOf(states[i]);
+      const state = T.settings.states[states[i]] || T.settings.states.n;
       const cell = grid.cells[i];
       T.attribute(cell, "data-state", state.name);
       T.text(cell.children[0], state.name === "ok" ? "" : state.glyph);
-      const words = known ? state.words : "unknown, was " + state.words;
-      T.attribute(cell, "aria-label", T.instrumentName(group, i) + ": " + words);
+      const said = liveness === "none" ? state.said_lost : state.said;
+      T.attribute(cell, "aria-label", said.replace("{}", () => T.instrumentName(group, i)));
     }
     grid.states = states;
     grid.liveness = liveness;
@@ -124,7 +121,7 @@
     if (slips === grid.slips) return;
     grid.cells.forEach((cell, number) => {
       const name = T.instrumentName(group, number);
-      T.attribute(cell, "title", Object.hasOwn(slips, name) ? name + ": " + slips[name] : name);
+      T.attribute(cell, "title", Object.hasOwn(slips, name) ? slips[name] : name);
     });
     grid.slips = slips;
   }

@@ -5,8 +5,9 @@
 (function (T) {
   "use strict";
 
-  const BOUND = "[data-live], [data-if], [data-over], [data-since], [data-spark], [data-set], [data-title]";
+  const BOUND = "[data-live], [data-if], [data-over], [data-spark], [data-set], [data-title]";
   const DEAD = "–";
+  const ANSWER_MS = 10e3; // that a tick waits longer while a callback is not answered
   const SPARK_MS = 60e3;
   const SPARK_EVERY_MS = 500; // in which it moves by a pixel or two
   const W = 120;
@@ -71,12 +72,11 @@
 
   /** @param {HTMLElement} element @param {boolean} dead */
   function bind(element, dead) {
-    const { live, format, over, limit, since, spark, set, title } = element.dataset;
+    const { live, format, over, limit, spark, set, title } = element.dataset;
     if (element.dataset.if !== undefined) element.hidden = !element.dataset.if.split(" ").every(holds);
     if (element.hidden) return;
     if (format === "prose") T.prose(element, String(get(live || "")));
     else if (live !== undefined) T.text(element, dead && element.dataset.dead !== "keep" ? (element.dataset.dead ?? DEAD) : FORMATS[format || "number"](get(live)));
-    if (since !== undefined) T.text(element, T.lasted((T.now() - get(since)) / 1e3));
     if (over !== undefined) T.attribute(element, "data-level", !dead && isOver(over, limit) ? "over" : null);
     if (set !== undefined) attributes(element, set);
     if (title !== undefined) T.attribute(element, "title", get(title));
@@ -134,7 +134,7 @@
     lists.set(place, now);
     arrange(place, [template, ...[...now.values()].map(({ line }) => line)]);
     const said = [...now].filter(([key, { item: one }]) => !before.has(key) && one.news).map(([, { item: one }]) => one.news);
-    if (news !== undefined && said.length) T.text(T.byId(news), said.join(". "));
+    if (news !== undefined && said.length) T.text(T.byId(news), said.join(" "));
     for (const { line, item: one } of now.values()) {
       item = one;
       for (const element of [line, ...line.querySelectorAll(BOUND)]) bind(/** @type {HTMLElement} */ (element), dead);
@@ -235,18 +235,20 @@
   /**
    * data-tick="ID" data-of="experiment totals/{group}" data-every="1000": sets the data of the dcc.Store ID, on which a
    * callback draws, when one of these sections, or the view, has changed, and so often at most; without sections just so
-   * often.
+   * often. Not while Dash waits for an answer: it drops that one when its callback is asked again, and where answers take
+   * longer than a tick nothing would ever be drawn.
    * @param {HTMLElement} element
    * @param {Liveness} liveness
+   * @param {boolean} waits
    */
-  function tick(element, liveness) {
+  function tick(element, liveness, waits) {
     const { tick: id = "", of, every = "0" } = element.dataset;
     const before = ticked.get(element);
     /** @type {unknown[]} */
     const seen = [JSON.stringify(T.view), liveness === "none"];
     for (const key of of ? of.split(" ") : []) seen.push(section(key.replace("{group}", T.view.group)));
     const isNew = !before || before.seen.some((one, i) => one !== seen[i]);
-    const isDue = !before || performance.now() - before.at >= Number(every);
+    const isDue = !before || performance.now() - before.at >= Number(every) + (waits ? ANSWER_MS : 0);
     const isTurned = before && before.seen[0] !== seen[0]; // a person does not wait
     if (!isTurned && !(isDue && (isNew || of === undefined))) return;
     ticked.set(element, { at: performance.now(), seen });
@@ -256,6 +258,7 @@
   T.drawLive = function (liveness) {
     const dead = liveness === "none";
     sparks = areSparksDue();
+    const waits = document.querySelector("._dash-loading-callback") !== null;
     const places = [...document.querySelectorAll("[data-frame]"), T.byId("panel-" + T.view.tab)];
     for (const place of places) {
       for (const list of place.querySelectorAll("[data-each]")) each(/** @type {HTMLElement} */ (list), dead);
@@ -263,7 +266,7 @@
         if (!element.closest("[data-each]")) bind(/** @type {HTMLElement} */ (element), dead);
       }
       if (!T.pageProcess.up || !T.groups().length) continue;
-      for (const element of place.querySelectorAll("[data-tick]")) tick(/** @type {HTMLElement} */ (element), liveness);
+      for (const element of place.querySelectorAll("[data-tick]")) tick(/** @type {HTMLElement} */ (element), liveness, waits);
     }
   };
 })(window.triggerlog);

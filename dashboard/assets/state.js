@@ -77,7 +77,7 @@
   /** @param {string} group @param {number} t @param {Value[]} point */
   function add(group, t, point) {
     const series = (T.state.series[group] = T.state.series[group] || { t: [], values: point.map(() => []) });
-    let last = T.lastOf(series.t);
+    let last = series.t.at(-1);
     if (last !== undefined && t < last - GAP_MS) {
       /* The daemon's clock was set back. */
       series.t = [];
@@ -135,6 +135,17 @@
   /** @param {Value[]} column @param {number} from @param {number} to */
   function ends(column, from, to) {
     if (to - from === 1) return [column[from]];
+    const places = extremes(column, from, to);
+    return places.length ? places.map((i) => column[i]) : [null, null];
+  }
+
+  /**
+   * Where a column has its least and its greatest value, in their order; nowhere where it has none.
+   * @param {Value[]} column
+   * @param {number} from
+   * @param {number} to
+   */
+  function extremes(column, from, to) {
     let low = -1;
     let high = -1;
     for (let i = from; i < to; i++) {
@@ -143,7 +154,7 @@
       if (low < 0 || value < Number(column[low])) low = i;
       if (high < 0 || value > Number(column[high])) high = i;
     }
-    return low < 0 ? [null, null] : [column[Math.min(low, high)], column[Math.max(low, high)]];
+    return low < 0 ? [] : [Math.min(low, high), Math.max(low, high)];
   }
 
   /**
@@ -186,21 +197,9 @@
     let at = 0;
     while (at < x.length) {
       const bucket = Math.floor(x[at] / width);
-      let next = at;
-      while (next < x.length && y[next] !== null && Math.floor(x[next] / width) === bucket) next++;
-      if (next === at) {
-        thinned.x.push(x[at]);
-        thinned.y.push(null);
-        at += 1;
-        continue;
-      }
-      let low = at;
-      let high = at;
-      for (let i = at; i < next; i++) {
-        if (Number(y[i]) < Number(y[low])) low = i;
-        if (Number(y[i]) > Number(y[high])) high = i;
-      }
-      for (const place of low === high ? [low] : [Math.min(low, high), Math.max(low, high)]) {
+      let next = at + 1;
+      if (y[at] !== null) while (next < x.length && y[next] !== null && Math.floor(x[next] / width) === bucket) next++;
+      for (const place of new Set(y[at] === null ? [at] : extremes(y, at, next))) {
         thinned.x.push(x[place]);
         thinned.y.push(y[place]);
       }

@@ -94,17 +94,13 @@
   }
   T.schedule = schedule;
 
-  const BADGE = { live: ["●", "LIVE"], delayed: ["◐", "DELAYED"], none: ["○", "NO DATA"] };
-
   /** @param {Liveness} now */
   function badge(now) {
-    const [glyph, word] = BADGE[now];
+    const { glyph, word, title } = T.settings.badge[now];
     for (const place of [T.byId("page"), T.byId("badge"), document.documentElement]) T.attribute(place, "data-link", now);
     T.text(T.byId("badge-glyph"), glyph);
     T.text(T.byId("badge-text"), word);
-    const fresh = T.figure("alarm_count.fresh");
-    const title = (now === "live" ? (fresh ? "(" + fresh + ") " : "") : word + " · ") + "triggerlog";
-    if (document.title !== title) document.title = title;
+    T.text(T.find(document.head, "title"), (now === "live" && T.section("alarm_count")?.title) || title);
   }
 
   function draw() {

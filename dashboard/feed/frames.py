@@ -125,7 +125,7 @@ def sections(status: Status) -> Sections:
             "drained_in_s": _estimate(group.drained_in_s),
         }
         cut[f"states/{name}"] = group.states
-        cut[f"slips/{name}"] = {slip.instrument: str(slip) for slip in group.slips}
+        cut[f"slips/{name}"] = {slip.instrument: f"{slip.instrument}: {slip}" for slip in group.slips}
         cut[f"totals/{name}"] = _totals(group)
         cut[f"words/{name}"] = group_words(status, name)
     return cut

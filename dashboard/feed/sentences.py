@@ -21,6 +21,7 @@ def group_words(status: Status, name: str) -> dict[str, Any]:
     readings = group.readings
     readers = [reader for reader in status.readers.values() if reader.group == name]
     return {
+        "grid": f"{name}: {counted(group.instruments, 'instrument')}, arrow keys move",
         "outlook": _outlook(group, is_away=not status.store.available),
         "written": f"{group.layout}, {group.durability}",
         "risky": group.at_risk_ms != 0,
@@ -37,7 +38,10 @@ def group_words(status: Status, name: str) -> dict[str, Any]:
 
 
 def alarm_count(alarms: Sequence[AlarmStatus]) -> dict[str, Any]:
-    """How many there are, as the header says it. fresh: those that nobody has dealt with; severity: the gravest's."""
+    """How many there are, as the header says it, and the title of the browser's tab while the page is live.
+
+    severity: the gravest's of those that nobody has dealt with.
+    """
     fresh = [alarm for alarm in alarms if alarm.attention is Attention.NEW]
     rest = len(alarms) - len(fresh)
     severity = fresh[0].severity.value if fresh else "none"
@@ -47,7 +51,8 @@ def alarm_count(alarms: Sequence[AlarmStatus]) -> dict[str, Any]:
     quiet = [f"{acknowledged} acknowledged"] * bool(acknowledged) + [f"{rest - acknowledged} shelved"] * (
         rest > acknowledged
     )
-    return {"text": text, "severity": severity, "fresh": len(fresh), "quiet": ", ".join(quiet)}
+    title = f"({len(fresh)}) triggerlog" if fresh else "triggerlog"
+    return {"text": text, "severity": severity, "quiet": ", ".join(quiet), "title": title}
 
 
 def alarm_line(alarm: AlarmStatus) -> dict[str, Any]:
@@ -70,7 +75,7 @@ def alarm_line(alarm: AlarmStatus) -> dict[str, Any]:
         "is_new": is_new,
         "is_quiet": not is_new,
         # Once per cause: its text changes with every figure in it.
-        "news": f"{alarm.severity}: {alarm.text}",
+        "news": f"{alarm.severity}: {alarm.text}.",
     }
 
 

@@ -81,7 +81,7 @@ def _template() -> Any:
                 "since ",
                 live(".since_ms", "time", dead="keep"),
                 " · ",
-                html.Span("", **data(since=".since_ms")),
+                live(".since_ms", "ago", dead="keep"),
                 live(".dealt", "text", dead="keep"),
             ],
             className="since",

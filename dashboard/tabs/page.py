@@ -25,6 +25,13 @@ SHADES = ("ink", "soft", "faint", "faint", "edge", "pressed", "raised", "panel",
 THEME = {"colors": {"dark": [f"var(--{shade})" for shade in SHADES]}}
 """The shades of Mantine's dark scheme, from the letters to the ground, are those of assets/_parts.css."""
 
+BADGE = {
+    "live": {"glyph": "●", "word": "LIVE", "title": "triggerlog"},
+    "delayed": {"glyph": "◐", "word": "DELAYED", "title": "DELAYED · triggerlog"},
+    "none": {"glyph": "○", "word": "NO DATA", "title": "NO DATA · triggerlog"},
+}
+"""How old the newest data is, on the badge and in the title of the browser's tab, where a live page counts alarms."""
+
 DIGITS = 9
 
 KEYS = (
@@ -131,8 +138,8 @@ def _badge() -> Any:
         id="badge",
         role="status",
         children=[
-            html.Span("○", id="badge-glyph", **HIDDEN),
-            html.Span("NO DATA", id="badge-text"),
+            html.Span(BADGE["none"]["glyph"], id="badge-glyph", **HIDDEN),
+            html.Span(BADGE["none"]["word"], id="badge-text"),
             html.Span(ages, id="badge-age", **HIDDEN),
         ],
     )
@@ -173,7 +180,13 @@ def banner() -> Any:
         ),
     ]
     server = [
-        html.Strong(["NO DATA: this page has lost the connection to its server at ", live("page.host", "text"), "."]),
+        html.Strong(
+            [
+                "NO DATA: this page has lost the connection to its server at ",
+                live("page.host", "text", dead="keep"),
+                ".",
+            ]
+        ),
         since,
         html.Span(
             [

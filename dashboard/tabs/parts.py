@@ -11,6 +11,9 @@ from dashboard.tabs.figures import CHART_HEIGHT, chart, graph_config
 HIDDEN: dict[str, Any] = {"aria-hidden": "true"}
 UNPRESSED: dict[str, Any] = {"aria-pressed": "false"}
 
+ASKING = "Asking the daemon …"
+"""What stands where nothing is known yet."""
+
 CHOOSE = "choose"
 """The dcc.Store that `chosen` sets."""
 

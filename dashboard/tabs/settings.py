@@ -10,7 +10,7 @@ from dashboard.feed.frames import PATHS
 from dashboard.feed.history import GAP_S, HOUR_S, KEPT_S, LONG_BUCKET_S
 from dashboard.tabs.figures import COLOURS
 from dashboard.tabs.instruments.drawer import STATE_WORDS
-from dashboard.tabs.page import RANGES
+from dashboard.tabs.page import BADGE, RANGES
 from schemas.states import STATE_LETTERS
 
 
@@ -23,6 +23,7 @@ def settings() -> dict[str, Any]:
         "ranges_s": {name: width for name, _, width in RANGES},
         "paths": PATHS,
         "time_zone": zone.label(),
+        "badge": BADGE,
         "states": {letter: _state(letter) for letter in STATE_LETTERS},
     }
 
@@ -34,6 +35,9 @@ def settings_element() -> str:
 
 
 def _state(letter: str) -> dict[str, str]:
+    """said, said_lost: a cell's accessible name with and without data, `{}` for the name of its instrument."""
     state = STATE_LETTERS[letter]
     glyph, words = STATE_WORDS[state]
-    return {"name": state.value, "glyph": glyph, "words": words.partition(":")[0]}
+    short = words.partition(":")[0]
+    said = {"said": f"{{}}: {short}", "said_lost": f"{{}}: unknown, was {short}"}
+    return {"name": state.value, "glyph": glyph, "words": short} | said

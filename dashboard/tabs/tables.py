@@ -7,6 +7,8 @@ from typing import Any
 import dash_ag_grid as dag
 from dash import html
 
+from dashboard.tabs.parts import ASKING
+
 GRID = ("/_dash-component-suites/dash_ag_grid/dash_ag_grid.min.js",)
 """What a tab needs that has a table."""
 
@@ -38,8 +40,8 @@ class Column:
     """name: of the cell in a row. title: what it means, where the label does not say it. words: not a figure.
 
     bar: its cells are bars, as long as `by` says in %.
-    press: what the button in each of its cells says, `""` what the cell says; the row's key is what a callback is
-    given, see `pressed`. links: whether its cells are made by `links`.
+    press: whether its cells are buttons, which say what the cell says; the row's key is what a callback is given, see
+    `pressed`. links: whether its cells are made by `links`.
     width: in px, of a `wide` one at least. sort: how the table is sorted by it at first, `asc` or `desc`.
     """
 
@@ -48,7 +50,7 @@ class Column:
     title: str | None = None
     words: bool = False
     bar: bool = False
-    press: str | None = None
+    press: bool = False
     links: bool = False
     width: int | None = None
     wide: bool = False
@@ -79,8 +81,13 @@ def cell(
 
 
 def choice(text: str, *, chosen: bool) -> Cell:
-    """A cell of a column with `press=""`: a button that is pressed while its row is the one that is shown."""
+    """A cell of a column with `press`: a button that is pressed while its row is the one that is shown."""
     return {"text": text, "by": text, "chosen": chosen}
+
+
+def button(text: str, label: str) -> Cell:
+    """A cell of a column with `press`, with its accessible name: what all of its rows say is said of this one."""
+    return {"text": text, "by": text, "label": label}
 
 
 def links(*named: tuple[str, str, str]) -> Cell:
@@ -94,20 +101,22 @@ def row(key: str, **cells: Cell | str) -> Row:
 
 
 def table(name: str, shown: Sequence[Column], empty: str = "") -> Any:
-    """A table, whose rows (see `row`) are the `rowData` of `NAME-table`. empty: what stands there without a row."""
+    """A table, whose rows (see `row`) are the `rowData` of `NAME-table`; until it is set, it is said to be asked for.
+
+    empty: what stands there without a row.
+    """
     grid = dag.AgGrid(
         id=f"{name}-table",
         columnDefs=[_definition(column, is_first=place == 0) for place, column in enumerate(shown)],
-        rowData=[],
         getRowId="params.data.key",
         columnSize="responsiveSizeToFit",
-        columnSizeOptions={"skipHeader": False},
         style={"height": None},
         dashGridOptions={
             "theme": {"function": THEME},
             "domLayout": "autoHeight",
             "rowHeight": ROW_PX,
-            "localeText": {"noRowsToShow": empty},
+            "headerHeight": ROW_PX,
+            "localeText": {"noRowsToShow": empty, "loadingOoo": ASKING},
             "suppressCellFocus": False,
             "suppressMovableColumns": True,
             "suppressColumnVirtualisation": True,
@@ -141,9 +150,8 @@ def _definition(column: Column, *, is_first: bool) -> dict[str, Any]:
         common |= {"width": column.width, "suppressSizeToFit": True}
     if column.links:
         return common | {"field": column.name, "cellRenderer": "Links", "sortable": False}
-    if column.press is not None:
-        button = {"cellRenderer": "Press", "cellRendererParams": {"words": column.press}}
-        return common | button | ({"sortable": False} if column.press else {"field": column.name})
+    if column.press:
+        return common | {"field": column.name, "cellRenderer": "Press"}
     if column.bar:
         return common | {"field": column.name, "cellRenderer": "Bar", "sortable": False}
     # A glyph beside the colour: words have their own.
@@ -164,7 +172,7 @@ def _definition(column: Column, *, is_first: bool) -> dict[str, Any]:
 
 
 def _least_px(column: Column, *, is_first: bool) -> int:
-    letters = max(map(len, column.label.split()), default=0)
+    letters = max(map(len, column.label.split(" ")))
     least = column.width or (WORDS_PX if column.words else NAME_PX if is_first else FIGURE_PX)
     return max(least, round(PADDING_PX + LETTER_PX * letters))
 

@@ -14,9 +14,12 @@ interface InstrumentState {
   name: string;
   glyph: string;
   words: string;
+  said: string; // a cell's accessible name, {} for its instrument's
+  said_lost: string; // without data
 }
 
 interface Settings {
+  badge: Record<Liveness, { glyph: string; word: string; title: string }>;
   colours: Record<"ink" | "limit" | "chosen", string>;
   session_ended: number;
   history: { hour_s: number; bucket_s: number; kept_s: number; gap_s: number };
@@ -145,12 +148,13 @@ interface AlarmSection {
 interface AlarmCount {
   text: string;
   severity: string;
-  fresh: number;
   quiet: string;
+  title: string;
 }
 
 /* dashboard/feed/sentences.py */
 interface GroupWords {
+  grid: string;
   outlook: string;
   written: string;
   risky: boolean;
@@ -376,12 +380,10 @@ interface Triggerlog {
   count(value: Value | undefined): string;
   offset(ms: number): number; // ms that the zone is ahead of UTC
   time(ms: number): string;
-  day(ms: number): string;
   moment(ms: number): string;
   lasted(seconds: number): string;
   about(seconds: number): string;
   bytes(bytes: Value | undefined): string;
-  lastOf<V>(values: V[]): V | undefined;
 
   // state.js, view.js, stream.js
   apply(message: Message): void;
@@ -409,11 +411,9 @@ interface Triggerlog {
   redraw(): void;
   drawCharts(): void;
   marks(from: number, to: number, place: (time: number) => number): { shapes: object[]; annotations: object[] };
-  around(low: number, high: number, least: number): [number, number];
 
   // grid.js
   instrumentName(group: string, number: number): string;
-  stateOf(letter: string): InstrumentState;
   cell(address: string): HTMLElement | undefined;
 }
 

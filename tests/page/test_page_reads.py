@@ -1,6 +1,7 @@
 """The tabs Reads and Storage over a served status: what they show of it."""
 
 import contextlib
+import signal
 import time
 
 import pytest
@@ -126,6 +127,35 @@ def test_the_daemon_is_asked_once_however_many_look(stage: Stage, browser: Brows
     assert asked <= 1 + took_s / STORAGE_S
 
 
+def test_nothing_is_said_of_a_database_before_the_daemon_has_answered(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    stage.daemon.signal(signal.SIGSTOP)
+    try:
+        page.locator("#tab-storage").click()
+        for name in ("partitions", "journals", "stored"):
+            overlay = page.locator(f"#{name} .ag-overlay")
+            expect(overlay).to_have_text("Asking the daemon …", timeout=OPENED_MS)
+    finally:
+        stage.daemon.signal(signal.SIGCONT)
+    expect(cell(page, "journals", "bpm", "files")).to_have_text("64", timeout=OPENED_MS)
+
+
+def test_a_tab_is_drawn_though_each_answer_takes_longer_than_a_tick(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    slow = {"offline": False, "latency": 1500, "downloadThroughput": -1, "uploadThroughput": -1}
+    network = page.context.new_cdp_session(page)
+    network.send("Network.enable")
+    network.send("Network.emulateNetworkConditions", slow)
+    try:
+        page.locator("#tab-storage").click()
+        expect(cell(page, "outage", "bpm", "room")).to_have_text("2 h", timeout=OPENED_MS)
+        stage.figures(backpressure=True)
+        expect(cell(page, "outage", "bpm", "room")).to_contain_text("full: senders are held back", timeout=OPENED_MS)
+    finally:
+        network.send("Network.emulateNetworkConditions", slow | {"latency": 0})
+        network.detach()
+
+
 def test_storage_tells_sizes_partitions_and_what_an_outage_would_cost(stage: Stage, fresh: Watched) -> None:
     page = fresh.page
     page.locator("#tab-storage").click()
@@ -138,8 +168,9 @@ def test_storage_tells_sizes_partitions_and_what_an_outage_would_cost(stage: Sta
     expect(cell(page, "account", "bpm", "refused")).to_have_text("▲ 7")
     expect(page.locator("#account-note")).to_have_text("refused: bpm: unknown instrument 7")
     stage.figures(aside={"ahead": 5}, lost={"sender": 9}, skipped=1244)
-    for column, count in {"aside": "▲ 5", "skipped": "1,244", "lost": "▲ 9"}.items():
-        expect(cell(page, "account", "bpm", column)).to_have_text(count)
+    expect(cell(page, "account", "bpm", "aside")).to_have_text("▲ 5")
+    for column, count in {"skipped": "1,244", "lost": "▲ 9"}.items():
+        expect(cell(page, "beside", "bpm", column)).to_have_text(count)
     expect(page.locator("#account-note")).to_have_text(
         "refused: bpm: unknown instrument 7 · aside: bpm: ahead 5 · lost: bpm: sender 9"
     )

@@ -176,6 +176,22 @@ def test_a_phone_needs_no_sideways_scroll(stage: Stage, browser: Browser) -> Non
     watched.page.close()
 
 
+def test_no_words_of_a_tile_are_cut_and_none_grows(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    heights = "() => [...document.querySelectorAll('.tile')].map(tile => tile.offsetHeight)"
+    cut = """() => [...document.querySelectorAll('.tile, .tile p')].filter(
+        e => e.scrollWidth > e.clientWidth || e.scrollHeight > e.clientHeight + 1).map(e => e.textContent)"""
+    before = page.evaluate(heights)
+    reader = {"clients": 64, "admitted": 48, "rate": 1234.0, "row_rate": 1_234_567.0}
+    stage.figures(readers={"operators": reader}, waiting=12_345, drained_in_s=5000.0, at_risk=123_456, at_risk_ms=None)
+    expect(page.locator("#tile-reads .aside")).to_have_text("48 of 64 clients · 1,234,567 rows/s")
+    expect(page.locator("#tile-written .aside")).to_have_text("rows, sync · all 123,456 at risk")
+    assert page.evaluate(heights) == before
+    for width in (1600, 1440, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(cut) == [], width
+
+
 def test_motion_is_spared_where_it_is_not_wanted(fresh: Watched) -> None:
     fresh.page.emulate_media(reduced_motion="reduce")
     moving = """() => [...document.querySelectorAll('#page *')].filter(e => {

@@ -10,7 +10,7 @@ from dashboard.tabs.instruments.drawer import UNSEEN
 from dashboard.tabs.instruments.orbit_figure import ORBIT_HEIGHT
 from dashboard.tabs.instruments.shown import MISSING_FRESH_S
 from dashboard.tabs.instruments.worst import COLUMNS
-from dashboard.tabs.parts import aria, tick, when
+from dashboard.tabs.parts import ASKING, aria, tick, when
 from dashboard.tabs.tables import table
 
 LASTS = (200, 1000, 10_000)
@@ -41,8 +41,8 @@ def _worst() -> Any:
     return html.Section(
         [
             _head(html.H2("Worst of the last"), chosen, html.H2("triggers"), note="worst-note"),
-            html.Div(table("worst", COLUMNS), id="worst-listed", hidden=True),
-            html.P("Asking the daemon …", id="worst-nothing", className="nothing"),
+            html.Div(table("worst", COLUMNS), id="worst-listed", hidden=True, style={"maxHeight": f"{ORBIT_HEIGHT}px"}),
+            html.P(ASKING, id="worst-nothing", className="nothing"),
         ],
         className="panel",
     )

@@ -16,7 +16,7 @@ SHOWN = 25
 
 LATE = "readings that came after their trigger had closed, since the daemon started"
 COLUMNS = [
-    Column(name="name", label="Instrument", press="", width=132),
+    Column(name="name", label="Instrument", press=True, width=132),
     Column(name="state", label="State", words=True, width=124),
     Column(name="missing", label="Missing", sort="desc", width=124),
     Column(name="late", label="Late", title=LATE, width=64),

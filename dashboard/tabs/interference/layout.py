@@ -8,7 +8,7 @@ from dashboard.tabs.figures import empty, graph_config
 from dashboard.tabs.forms import outcome
 from dashboard.tabs.interference.figures import HEIGHT
 from dashboard.tabs.interference.form import form_section
-from dashboard.tabs.parts import aria, panel_head, tick, widths
+from dashboard.tabs.parts import ASKING, aria, panel_head, tick, widths
 from dashboard.tabs.tables import Column, columns, table
 
 FIGURES = [
@@ -47,7 +47,7 @@ SERVER = [
     ),
 ]
 PAST = [
-    Column(name="id", label="Experiment", press="", width=204, wide=True),
+    Column(name="id", label="Experiment", press=True, width=204, wide=True),
     Column(name="what", label="Readers", words=True, width=142, wide=True),
     Column(name="state", label="State", words=True, width=110, wide=True),
     Column(name="p99", label="p99, B to A", width=78, wide=True),
@@ -86,7 +86,7 @@ def _head() -> Any:
     stop = html.Button("Stop the experiment", id="experiment-stop", className="plain", type="button")
     return html.Section(
         [
-            html.H2("", id="experiment-title"),
+            html.H2(ASKING, id="experiment-title"),
             html.P("", id="experiment-summary", className="hint"),
             html.Div(
                 [

@@ -27,7 +27,7 @@ def panel() -> list[Any]:
 
 
 def _charts() -> list[Any]:
-    budget = when("limits.commit_p99_ms", "budget ", live("limits.commit_p99_ms", "plain"), " ms")
+    budget = when("limits.commit_p99_ms", "budget ", live("limits.commit_p99_ms", "plain"))
     from_ = html.Span(["axis from ", html.Span("", className="axis-from")], hidden=True, className="axis-note")
     return [
         chart_panel(
@@ -40,7 +40,7 @@ def _charts() -> list[Any]:
         ),
         chart_panel(
             "latency",
-            "Commit latency",
+            "Commit latency, ms",
             (("p50", "p50", GREY), ("p99", "p99", CALM)),
             "ms",
             axis={"limit": "limits.commit_p99_ms"},

@@ -30,7 +30,7 @@ WORKLOADS = [
         width=64,
     ),
     Column(name="since", label="Since", width=88, wide=True),
-    Column(name="stop", label="Action", press="Stop"),
+    Column(name="stop", label="Action", press=True),
 ]
 NAME = Field(name="name", label="Name", value="operators")
 CEILINGS = fields(("commit_p99_ms", "Commit p99 at most, ms"), ("backlog_triggers", "Backlog at most, triggers"))
@@ -62,8 +62,10 @@ def _charts() -> Any:
     return html.Section(
         [
             chart_panel("reads", "Answers/s", (("answers", "reads", CALM),), "/s"),
-            chart_panel("readers", "Clients that may ask", (("clients", "readers", GREY),), "clients"),
-            chart_panel("read-p99", "p99 of the slowest workload", (("p99", "read_p99", CALM),), "ms"),
+            chart_panel(
+                "readers", "Clients that may ask", (("clients", "readers", GREY),), "clients", axis={"least": 4}
+            ),
+            chart_panel("read-p99", "p99 of the slowest workload, ms", (("p99", "read_p99", CALM),), "ms"),
         ],
         className="charts",
         **aria("Charts of the reading"),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from dashboard.tabs.tables import Cell, Row, cell, row
+from dashboard.tabs.tables import Cell, Row, button, cell, row
 from dashboard.words import NONE, count, lasted, number, time
 from schemas.api.status import GovernorStatus, ReaderStatus
 
@@ -54,6 +54,7 @@ def _row(name: str, reader: ReaderStatus, *, is_dead: bool) -> Row:
         slipped=cell(lasted(reader.slipped_s) if reader.slipped_s else NONE, reader.slipped_s),
         failed=cell(count(reader.failed), reader.failed, over=reader.failed > 0),
         since=cell(time(reader.since_ns / 1e6), reader.since_ns),
+        stop=button("Stop", f"Stop {name}"),
     )
 
 

@@ -13,6 +13,7 @@ from dashboard.tabs.storage.rows import (
     Pair,
     account_note,
     account_rows,
+    beside_rows,
     durability_note,
     durability_pairs,
     journal_rows,
@@ -41,6 +42,7 @@ def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
         Output("durability-note", "children"),
         Output("durability-shown", "data"),
         Output("account-table", "rowData"),
+        Output("beside-table", "rowData"),
         Output("account-note", "children"),
         Input("storage-tick", "data"),
         State("durability-shown", "data"),
@@ -48,7 +50,7 @@ def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
     async def draw(tick: dict[str, Any] | None, shown: list[list[Any]] | None) -> Any:
         status = hub.status
         if status is None or tick is None:
-            return (no_update,) * 7
+            return (no_update,) * 8
         pairs = durability_pairs(status)
         is_new = shown is None or pairs != [tuple(pair) for pair in shown]
         return (
@@ -58,6 +60,7 @@ def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
             durability_note(status.store),
             pairs if is_new else no_update,
             account_rows(status),
+            beside_rows(status),
             account_note(status),
         )
 

@@ -4,26 +4,34 @@ from typing import Any
 
 from dash import dcc, html
 
-from dashboard.tabs.parts import aria, panel_head, tick
+from dashboard.tabs.parts import ASKING, aria, panel_head, tick
 from dashboard.tabs.tables import Column, columns, table
 
 TEN_DIGITS_PX = 120
 
 OUTAGE = [
+    *columns(("group", "Group"), width=64),
     *columns(
-        ("group", "Group"),
         ("waiting", "Triggers waiting"),
         ("readings", "Readings waiting"),
-        ("room", "Room for", "how long there is room for new readings if the database accepts nothing"),
+        ("risk", "At risk", "committed so recently that a crash of the server now could lose them"),
+        width=104,
+    ),
+    Column(
+        name="room",
+        label="Room for",
+        title="how long there is room for new readings if the database accepts nothing",
+        words=True,
+        width=100,
+        wide=True,
     ),
     Column(
         name="drained",
         label="Drained in",
         title="until the backlog is gone, at the current rates",
-        width=136,
+        width=140,
         wide=True,
     ),
-    *columns(("risk", "At risk", "committed so recently that a crash of the server now could lose them")),
 ]
 STORED = [
     *columns(("group", "Group")),
@@ -37,49 +45,56 @@ STORED = [
         ("each", "Per reading"),
         ("rate", "Per day, current rate"),
         ("measured", "Per day, measured"),
-        ("over", "Measured over"),
-        ("partitions", "Partitions"),
     ),
+    *columns(("over", "Measured over"), width=112),
+    *columns(("partitions", "Partitions")),
 ]
 PARTITIONS = [
     Column(name="name", label="Partition", width=100, wide=True),
     Column(name="from", label="From, UTC", width=104, wide=True),
     Column(name="until", label="Until", width=104, wide=True),
-    *columns(("rows", "Rows"), ("size", "Size"), width=92),
+    *columns(("rows", "Rows"), width=108),
+    *columns(("size", "Size")),
     Column(name="share", label="Share", bar=True, width=64, wide=True),
-    Column(name="what", label="When"),
+    Column(name="what", label="When", width=96, wide=True),
 ]
-JOURNALS = columns(
-    ("group", "Group"),
-    ("size", "In use"),
-    ("room", "Room left"),
-    ("limit", "Limit"),
-    ("files", "Files left", "segments that still have room"),
-    ("full", "Full in", "if the database accepted nothing from now on"),
-    ("problem", "State"),
-)
+JOURNALS = [
+    *columns(
+        ("group", "Group"),
+        ("size", "In use"),
+        ("room", "Room left"),
+        ("limit", "Limit"),
+        ("files", "Files left", "segments that still have room"),
+        ("full", "Full in", "if the database accepted nothing from now on"),
+    ),
+    Column(name="problem", label="State", words=True, width=100, wide=True),
+]
 ACCOUNT = [
     *columns(("group", "Group"), width=64),
     *columns(("received", "Received"), width=TEN_DIGITS_PX),
-    *columns(("recovered", "+ recovered", "found in the journal at the start: left by an earlier daemon"), width=64),
-    *columns(("committed", "= committed"), width=TEN_DIGITS_PX),
+    *columns(("recovered", "+\xa0recovered", "found in the journal at the start: left by an earlier daemon")),
+    *columns(("committed", "=\xa0committed"), width=TEN_DIGITS_PX),
     *columns(
-        ("duplicate", "+ duplicate"),
-        ("refused", "+ refused"),
-        ("aside", "+ aside", "for no trigger that is known; kept in the dead letters"),
-        ("dead", "+ dead", "rejected by the database since the start; it may have been stored or discarded since"),
-        ("waiting", "+ waiting"),
-        ("assembling", "+ assembling"),
+        ("duplicate", "+\xa0duplicate"),
+        ("refused", "+\xa0refused"),
+        ("aside", "+\xa0aside", "for no trigger that is known; kept in the dead letters"),
+        ("dead", "+\xa0dead", "rejected by the database since the start; it may have been stored or discarded since"),
+        ("waiting", "+\xa0waiting"),
+        ("assembling", "+\xa0assembling"),
         ("unaccounted", "Unaccounted"),
-        ("late", "Late"),
-        ("letters", "Dead letters", "readings that are there now, whenever they came"),
-        ("complete", "Complete triggers"),
-        ("incomplete", "Incomplete"),
-        ("skipped", "Skipped", "trigger numbers between those of a run that no trigger was closed for"),
-        ("lost", "Lost", "proven lost: never received, by the numbers of senders, or no longer in the database"),
-        width=64,
     ),
 ]
+BESIDE = columns(
+    ("group", "Group"),
+    ("lost", "Lost", "proven lost: never received, by the numbers of senders, or no longer in the database"),
+    ("late", "Late"),
+    ("letters", "Dead letters", "readings that are there now, whenever they came"),
+    ("complete", "Complete triggers"),
+    ("incomplete", "Incomplete triggers"),
+    ("skipped", "Skipped triggers", "numbers between those of a run that no trigger was closed for"),
+)
+"""What is no term of the account."""
+
 NO_JOURNAL = "There is no journal: what waits for the database is in memory only."
 
 
@@ -108,7 +123,7 @@ def panel() -> list[Any]:
                 ),
                 _section(
                     "Where every reading went since the daemon started",
-                    table("account", ACCOUNT),
+                    html.Div([table("account", ACCOUNT), table("beside", BESIDE)]),
                     name="account",
                 ),
             ],
@@ -123,4 +138,4 @@ def _section(title: str, shown: Any, *, name: str | None = None) -> Any:
 
 
 def _durability() -> Any:
-    return html.Dl(id="durability", className="pairs")
+    return html.Dl([html.Dt(ASKING)], id="durability", className="pairs")

@@ -30,7 +30,7 @@ def _in_intake(name: str, intake: IntakeStatus) -> Row:
         name,
         group=name,
         waiting=cell(NONE, -1),
-        readings=cell(f"{count(intake.waiting)} in the intake's log", intake.waiting),
+        readings=cell(count(intake.waiting), intake.waiting, title="in the intake's log"),
         room=cell(intake.problem or NONE, -1, over=intake.problem is not None),
         drained=cell("when it is back", over=True),
         risk=cell(NONE, -1),
@@ -187,8 +187,13 @@ def account_rows(status: Status) -> list[Row]:
     return [_account(name, group) for name, group in status.groups.items()]
 
 
+def beside_rows(status: Status) -> list[Row]:
+    """What else became of the readings and the triggers of each group."""
+    return [_beside(name, group) for name, group in status.groups.items()]
+
+
 def _account(name: str, group: GroupStatus) -> Row:
-    readings, triggers = group.readings, group.triggers
+    readings = group.readings
     plain = {
         "received": readings.received,
         "recovered": readings.recovered,
@@ -196,22 +201,32 @@ def _account(name: str, group: GroupStatus) -> Row:
         "duplicate": readings.duplicate,
         "waiting": readings.waiting,
         "assembling": readings.assembling,
-        "late": readings.late,
-        "complete": triggers.complete,
-        "incomplete": triggers.incomplete,
-        "skipped": triggers.skipped,
     }
     dead = _count(readings.dead, over=group.dead_now != 0)
     alarming = {
         "refused": sum(readings.refused.values()),
         "aside": sum(readings.aside.values()),
         "unaccounted": readings.unaccounted,
-        "letters": group.dead_letters.readings,
-        "lost": sum(readings.lost.values()),
     }
+    return row(name, group=name, dead=dead, **_counts(plain, alarming))
+
+
+def _beside(name: str, group: GroupStatus) -> Row:
+    readings, triggers = group.readings, group.triggers
+    plain = {
+        "late": readings.late,
+        "complete": triggers.complete,
+        "incomplete": triggers.incomplete,
+        "skipped": triggers.skipped,
+    }
+    alarming = {"letters": group.dead_letters.readings, "lost": sum(readings.lost.values())}
+    return row(name, group=name, **_counts(plain, alarming))
+
+
+def _counts(plain: dict[str, int], alarming: dict[str, int]) -> dict[str, Cell]:
+    """Cells of counts; an alarming one stands out unless it is 0."""
     cells = {one: _count(value) for one, value in plain.items()}
-    cells |= {one: _count(value, over=value != 0) for one, value in alarming.items()}
-    return row(name, group=name, dead=dead, **cells)
+    return cells | {one: _count(value, over=value != 0) for one, value in alarming.items()}
 
 
 def account_note(status: Status) -> str:

@@ -7,7 +7,7 @@ from dash import dcc, html
 
 from dashboard.tabs.figures import INK, LIMIT, empty, graph_config
 from dashboard.tabs.forms import outcome
-from dashboard.tabs.parts import HIDDEN, aria, data, panel_head, tick, widths
+from dashboard.tabs.parts import ASKING, HIDDEN, aria, data, panel_head, tick, widths
 from dashboard.tabs.tables import Column, table
 from dashboard.tabs.visits.charts import LOW, SERIES, TALL, used_steps
 from dashboard.tabs.visits.form import visits_form
@@ -46,7 +46,7 @@ FITS = [
     Column(name="visits", label="Visits", width=70, wide=True),
 ]
 PAST = [
-    Column(name="id", label="Run", press="", width=204, wide=True),
+    Column(name="id", label="Run", press=True, width=204, wide=True),
     Column(name="mode", label="Index mode", words=True, width=148, wide=True),
     Column(name="visits", label="Visits", width=64, wide=True),
     Column(name="lasted", label="Lasted", width=106, wide=True),
@@ -76,7 +76,7 @@ def _run() -> Any:
     return html.Section(
         [
             html.H2("Visits", id="visits-title"),
-            html.P("", id="visits-summary", className="hint"),
+            html.P(ASKING, id="visits-summary", className="hint"),
             html.P(EMPTY, id="visits-empty", className="hint", hidden=True),
             html.Progress(id="visits-progress", hidden=True, **aria("Visits done")),
             html.Div(order, id="visits-order", className="order-row", hidden=True),

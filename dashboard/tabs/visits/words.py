@@ -7,6 +7,7 @@ from typing import Any
 from dash import html
 
 from dashboard import zone
+from dashboard.tabs.parts import ASKING
 from dashboard.tabs.visits.runs import Shown, Visit
 from dashboard.words import NONE, about, count, moment, number, plain, seconds
 from schemas.api.visits import VisitsFigures, VisitsStatus
@@ -57,8 +58,8 @@ def told(shown: Shown) -> dict[str, dict[str, Any]]:
     props: dict[str, dict[str, Any]] = {
         "visits-title": {"children": head},
         "visits-summary": {
-            "children": summary(shown) if shown.id else "",
-            "hidden": not shown.id,
+            "children": summary(shown) if shown.id else ASKING,
+            "hidden": not shown.id and shown.is_listed,
             "title": None if shown.live is None else shown.live.target,
         },
         "visits-empty": {"hidden": bool(shown.id) or not shown.is_listed},
@@ -73,7 +74,7 @@ def told(shown: Shown) -> dict[str, dict[str, Any]]:
         props[f"visits-tile-{name}"] = {"data-level": "over" if tile.is_over else None}
         props[f"visits-tile-{name}-value"] = {"children": tile.value}
         props[f"visits-tile-{name}-unit"] = {"children": tile.unit}
-        props[f"visits-tile-{name}-note"] = {"children": tile.note, "title": tile.note or None}
+        props[f"visits-tile-{name}-note"] = {"children": tile.note}
     return props
 
 

@@ -26,12 +26,13 @@ def texts(row: dict[str, Any]) -> dict[str, str]:
 
 
 def over(row: dict[str, Any]) -> set[str]:
-    return {name for name, one in row.items() if name != "key" and one["over"]}
+    return {name for name, one in row.items() if name != "key" and one.get("over")}
 
 
 def test_a_row_has_a_cell_for_each_column_and_no_other() -> None:
     (row,) = workload_rows({"operators": reader()}, is_dead=False)
-    assert {"key", *(column.name for column in WORKLOADS if column.press is None)} == set(row)
+    assert {"key", *(column.name for column in WORKLOADS)} == set(row)
+    assert row["stop"]["label"] == "Stop operators"
     assert texts(row)["efficiency"] == "99.0 %"
     assert (texts(row)["clients"], texts(row)["slipped"]) == ("4 of 4", "–")
     assert over(row) == set()

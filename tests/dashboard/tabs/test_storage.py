@@ -11,6 +11,7 @@ from dashboard.tabs.storage.rows import (
     MOST_SHOWN,
     account_note,
     account_rows,
+    beside_rows,
     durability_pairs,
     journal_rows,
     outage_note,
@@ -43,8 +44,9 @@ def text(row: dict[str, Any], column: str) -> str:
         (partition_rows(STORAGE, "bpm"), layout.PARTITIONS),
         (journal_rows(STORAGE, status()), layout.JOURNALS),
         (account_rows(status()), layout.ACCOUNT),
+        (beside_rows(status()), layout.BESIDE),
     ],
-    ids=["outage", "stored", "partitions", "journals", "account"],
+    ids=["outage", "stored", "partitions", "journals", "account", "beside"],
 )
 def test_a_row_has_a_cell_for_each_column_and_no_other(rows: list[dict[str, Any]], columns: Any) -> None:
     assert [{"key", *(column.name for column in columns)}] * len(rows) == [set(row) for row in rows]
@@ -73,7 +75,7 @@ def test_what_waits_for_a_database_that_has_not_answered_yet_is_in_the_intakes()
     )
     (row,) = outage_rows(starting)
     assert set(row) == {"key", *(column.name for column in layout.OUTAGE)}
-    assert (text(row, "readings"), text(row, "room")) == ("1,200 in the intake's log", "–")
+    assert (text(row, "readings"), row["readings"]["title"], text(row, "room")) == ("1,200", "in the intake's log", "–")
 
 
 def test_sizes_that_are_not_known_yet_are_not_zero() -> None:
@@ -124,7 +126,8 @@ def test_the_disk_is_told_where_the_database_lies_on_it() -> None:
 
 def test_the_account_says_why_readings_are_missing_from_the_database() -> None:
     now = status(refused={"unknown_instrument": 7}, aside={"ahead": 5}, lost={"sender": 9}, skipped=1244)
-    (row,) = account_rows(now)
+    (account,), (beside,) = account_rows(now), beside_rows(now)
+    row = account | beside
     assert [text(row, name) for name in ("refused", "aside", "lost", "skipped")] == ["7", "5", "9", "1,244"]
     assert {name for name, one in row.items() if name != "key" and one["over"]} >= {"refused", "aside", "lost"}
     assert account_note(now) == "refused: bpm: unknown instrument 7 · aside: bpm: ahead 5 · lost: bpm: sender 9"
