@@ -23,6 +23,10 @@ LEAVING_FROM = 100_000_000
 """In the plans of seeds from here on senders say goodbye, and others begin in their places."""
 
 
+LETTERS_FROM = 200_000_000
+"""In the plans of seeds from here on there are many dead letters, which are retried and discarded."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Event:
     """What happens `at_s` seconds after the beginning. kind: a method of `world.Events`; settings: its arguments."""
@@ -115,6 +119,7 @@ def draw(seed: int, protocol: Protocol = Protocol()) -> Plan:
         *_drawn(seed, "at once", settings, AT_ONCE, 1),
         *(_dark(random.Random(f"{seed} dark"), settings) if seed >= DARK_FROM else ()),
         *(_drawn(seed, "leaving", settings, LEAVING, 4) if seed >= LEAVING_FROM else ()),
+        *(_letters(random.Random(f"{seed} letters"), settings) if seed >= LETTERS_FROM else ()),
     ]
     return Plan(seed=seed, settings=settings, events=tuple(sorted(events, key=lambda event: event.at_s)))
 
@@ -176,6 +181,28 @@ def _dark(rng: random.Random, settings: Settings) -> Iterator[Event]:
         kind = rng.choice(("kill", "kill", "cut_power", "restart", "move"))
         died_s = min(at_s + rng.uniform(0.0, for_s), settings.duration_s)
         yield Event(at_s=died_s, kind=kind, settings=DAEMON[kind](rng, settings) | {"down_s": rng.choice((0.05, 0.5))})
+
+
+def _letters(rng: random.Random, settings: Settings) -> Iterator[Event]:
+    """Triggers, and what comes late for others, are rejected; the database takes them when they are offered again."""
+    for _ in range(rng.randint(1, 3)):
+        at_s, for_s = rng.uniform(0.1, 0.7) * settings.duration_s, _for_s(rng, 0.5, 1.5)
+        rejected = {"modulus": rng.choice((1, 1, 2, 7)), "remainder": rng.randrange(7), "for_s": for_s}
+        yield Event(at_s=at_s, kind="reject", settings=rejected)
+        for crate in rng.sample(range(len(settings.crates)), 2):
+            late_s = rng.choice((0.5, 1.5)) * for_s  # within that, or behind it
+            stopped = {"crate": crate, "for_s": rng.uniform(0.3, 1.0) * at_s + late_s * rng.random()}
+            yield Event(at_s=max(0.1, at_s + late_s - stopped["for_s"]), kind="stop_crate", settings=stopped)
+        if rng.random() < 0.3:
+            crash = {"moment": "before", "part": 0.0, "down_s": _for_s(rng, 0.5, 2.0), "daemon_too": rng.randint(0, 1)}
+            yield Event(at_s=at_s + rng.random() * for_s, kind="crash", settings=crash | {"lost_s": rng.random()})
+        for _ in range(rng.randint(0, 2)):
+            kind = rng.choice(("kill", "restart", "move", "move"))
+            died_s = min(at_s + rng.uniform(0.0, 2.0), settings.duration_s)
+            yield Event(at_s=died_s, kind=kind, settings=DAEMON[kind](rng, settings) | {"down_s": 0.05})
+    for _ in range(rng.randint(1, 3)):
+        kind = rng.choice(("retry", "retry", "retry", "discard"))
+        yield Event(at_s=rng.uniform(0.3, 1.0) * settings.duration_s, kind=kind)
 
 
 def _death(rng: random.Random, _: Settings) -> dict[str, Value]:

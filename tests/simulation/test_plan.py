@@ -7,6 +7,7 @@ from tests.simulation.plan import (
     DISK,
     LEAVING,
     LEAVING_FROM,
+    LETTERS_FROM,
     MACHINE,
     NETWORK,
     STORE,
@@ -63,3 +64,8 @@ def test_in_plans_of_high_seeds_daemons_die_while_the_database_is_away() -> None
 def test_in_plans_of_higher_seeds_senders_say_goodbye() -> None:
     plans = [draw(seed) for seed in range(LEAVING_FROM, LEAVING_FROM + 20)]
     assert set(LEAVING) <= {event.kind for plan in plans for event in plan.events}
+
+
+def test_in_plans_of_the_highest_seeds_dead_letters_are_retried_and_discarded() -> None:
+    plans = [draw(seed) for seed in range(LETTERS_FROM, LETTERS_FROM + 20)]
+    assert {"retry", "discard"} <= {event.kind for plan in plans for event in plan.events}

@@ -282,6 +282,7 @@ class DeadLetters:
             if block is None:
                 self._segments[letter.path].has_more = True
                 self._forget(letter)
+                self._note_discarded(letter.key)  # the database never gets it
         return [(letter, block) for letter, block in zip(letters, found, strict=True) if block is not None]
 
     def _read_whole(self, letter: Letter) -> ClosedBlock | None:

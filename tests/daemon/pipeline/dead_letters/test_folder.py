@@ -149,6 +149,18 @@ async def test_damage_costs_the_letters_it_hits_and_is_said(tmp_path: Path) -> N
     assert path.exists()
 
 
+async def test_what_comes_late_for_a_damaged_letter_does_not_count_it(tmp_path: Path) -> None:
+    block = block_of(1, 1, missing=1)
+    letters = await kept(tmp_path, (1, block))
+    (letter,) = letters.pending
+    data = bytearray(letter.path.read_bytes())
+    data[letter.end - 9] ^= 1
+    letter.path.write_bytes(data)
+    assert not letters.may_lack(late_of(block, 0))
+    assert await letters.read_all([letter]) == []
+    assert letters.may_lack(late_of(block, 0))
+
+
 async def test_letters_of_other_channels_are_said_and_left_alone(tmp_path: Path) -> None:
     await kept(tmp_path, (1, block_of(1, 3)))
     other = DeadLetters(tmp_path / "bpm", group_of(dtypes=("float32",)), REAL)
