@@ -121,6 +121,7 @@ class Committer:
     journal: the id that numbers are of: the journal's, or this process's. formerly: ids that it had before; under these
     nothing is committed any more, and nothing above `formerly_upto` was.
     tail: see `CommittedGaps`; as it was at the start.
+    writing: held from when rows of the ledger are asked for until they are replaced; see `Retrying`.
     account: how much this logger ever committed, as the store had it at the start; each batch counts on from there.
     steps: attempts that came to an end, well or not: the watchdog sees by them that it is at work.
     asked_ns: since when the store owes an answer (CLOCK_MONOTONIC); 0 where it owes none.
@@ -146,6 +147,7 @@ class Committer:
         formerly: Collection[int] = (),
         formerly_upto: int = 0,
         tail: Array | None = None,
+        writing: asyncio.Lock | None = None,
     ) -> None:
         self.counts = CommitCounts()
         self.latencies = Latencies()
@@ -158,6 +160,7 @@ class Committer:
         self.risk_ms = math.inf
         self._recent = Recent()
         self._journal, self._formerly, self._formerly_upto = journal, formerly, formerly_upto
+        self._writing = writing or asyncio.Lock()
         self._discards = 0  # of dead letters, that what is under way takes into account
         self._has_lost = False  # the database lost what it acknowledged to this process
         self._placed_in: dict[int, Placed] = {}  # by block, of those that may come again
@@ -208,8 +211,9 @@ class Committer:
             before = self._most
             self._discards = self._dead_letters.discards
             try:
-                for together in apart([self._believed(waiting) for waiting in blocks]):
-                    await self._commit(await self._fitting(await self._placed(together)))
+                async with self._writing:
+                    for together in apart([self._believed(waiting) for waiting in blocks]):
+                        await self._commit(await self._fitting(await self._placed(together)))
             except _Discarded:
                 pass  # what of these blocks is not dealt with is taken again
             except CommitsLost as error:

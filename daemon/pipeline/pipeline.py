@@ -108,7 +108,8 @@ class Pipeline:
             spooled=self._spooled,
         )
         self._dead_letters = recovered.dead_letters
-        self._retrying = Retrying(store, group, recovered.dead_letters)
+        writing = asyncio.Lock()
+        self._retrying = Retrying(store, group, recovered.dead_letters, writing)
         self._retry: asyncio.Task[Outcome] | None = None
         self._committer = Committer(
             store,
@@ -128,6 +129,7 @@ class Pipeline:
             formerly=recovered.formerly,
             formerly_upto=recovered.reach,
             tail=recovered.tail,
+            writing=writing,
         )
         self._attempt_s = longest_attempt_s(config)
         self._timer: asyncio.TimerHandle | None = None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from backends.base import BatchRejected, Store, StoreError
+from backends.base import BatchRejected, Store, StoreError, StoreUnavailable
 from daemon.pipeline.closed_blocks import merge
 from daemon.pipeline.dead_letters.finding import find_refused
 from daemon.pipeline.dead_letters.folder import DeadLetters
@@ -31,6 +31,9 @@ REASONS_TOLD = 3
 
 TOGETHER = 64
 """Letters offered in one transaction at most."""
+
+TURN_S = 10.0
+"""A round that waits so long for a commit that is under way ends: the database is away."""
 
 
 @dataclass(kw_only=True)
@@ -76,10 +79,13 @@ class Outcome:
 class Retrying:
     """Offers the dead letters of one group to the store; one round at a time.
 
-    outcome: of the round that is under way, or of the last one.
+    outcome: of the round that is under way, or of the last one. writing: held by who commits, from when rows of the
+    ledger are asked for until they are replaced.
     """
 
-    def __init__(self, store: Store, group: InstrumentGroup, letters: DeadLetters) -> None:
+    def __init__(
+        self, store: Store, group: InstrumentGroup, letters: DeadLetters, writing: asyncio.Lock | None = None
+    ) -> None:
         self.readings = 0
         self.outcome = Outcome()
         self._store = store
@@ -88,6 +94,7 @@ class Retrying:
         self._account = JournalPosition(sequence=0)
         self._gaps = CommittedGaps(group, store.ask, None)
         self._turn = asyncio.Lock()
+        self._writing = writing or asyncio.Lock()
 
     async def round(self, outcome: Outcome | None = None) -> Outcome:
         """Offer all letters that lie there now. outcome: a new one, in which it is followed what becomes of them.
@@ -153,11 +160,21 @@ class Retrying:
         self.outcome.unreadable += len(offered) - len(blocks)
         if not blocks:
             return None
+        await self._take_turn()
         try:
             await self._commit(blocks)
         except BatchRejected as error:
             return error.reason
+        finally:
+            self._writing.release()
         return None
+
+    async def _take_turn(self) -> None:
+        try:
+            async with asyncio.timeout(TURN_S):
+                await self._writing.acquire()
+        except TimeoutError:
+            raise StoreUnavailable("the database does not answer a commit that is under way") from None
 
     async def _commit(self, offered: Sequence[tuple[Letter, ClosedBlock]]) -> None:
         letters = [letter for letter, _ in offered]

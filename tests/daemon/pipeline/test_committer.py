@@ -11,6 +11,7 @@ from daemon.pipeline.assembly import Origin
 from daemon.pipeline.committer import FOLLOWS
 from daemon.pipeline.dead_letters import DeadLetters
 from daemon.pipeline.journal import Amount
+from daemon.pipeline.pipeline import Pipeline
 from schemas.batch import Aside, Batch, JournalPosition, Stream
 from schemas.queries import Query, TriggersReadings
 from schemas.readings import Array
@@ -651,6 +652,41 @@ async def test_what_is_late_for_what_was_discarded_before_the_start_is_stored_by
         assert pipeline.figures().dead_letters == Amount()
     (row,) = store._groups["bpm"].rows()
     assert (row["arrived"], row["missing"].tolist()) == (1, [0b01111])
+
+
+class SlowToRetry(MemoryStore):
+    """Before what is retried is committed, with rows that were asked for, something comes late for one of these."""
+
+    pipeline: Pipeline
+    late: Array | None = None
+
+    async def commit(self, batch: Batch) -> None:
+        if batch.stream is Stream.DEAD_LETTERS and self.late is not None:
+            late, self.late = self.late, None
+            self.pipeline.receive(late)
+            for _ in range(20):
+                await asyncio.sleep(0.01)
+        await super().commit(batch)
+
+
+async def test_a_retry_that_corrects_a_gap_takes_back_nothing_that_came_late_meanwhile(tmp_path: Path) -> None:
+    async with logging_to_memory(GROUP, folder=tmp_path, assembly={"timeout_ms": 5.0}) as logger:
+        pipeline = logger.pipelines["bpm"]
+        put(logger, 1)
+        logger.store.__class__ = Picky
+        put(logger, 3)
+        await eventually(lambda: pipeline.figures().dead_letters.blocks == 1)
+        pipeline.receive(make_block(GROUP, [(4, i) for i in range(4)]))
+        await eventually(lambda: pipeline.figures().committed.readings == 9)
+        # As by a daemon that knew nothing of trigger 3.
+        logger.store._groups["bpm"].ledger[1, 4]["skipped"] = 2
+        logger.store.__class__ = SlowToRetry
+        logger.store.pipeline, logger.store.late = pipeline, make_block(GROUP, [(4, 4)])
+        assert (await pipeline.retry()).committed == 1
+        assert logger.store.late is None
+        await eventually(lambda: pipeline.figures().committed.readings == 10)
+    rows = await logger.ledger(GROUP)
+    assert rows[["trigger", "arrived"]].tolist() == [(1, 5), (3, 5), (4, 5)]
 
 
 @pytest.mark.parametrize("is_under_way", [False, True])
