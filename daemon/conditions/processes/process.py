@@ -185,6 +185,8 @@ def report_of(tally: Tally, reads: Reads) -> Report:
         answers[route][status] = count
     return Report(
         answers=answers,
+        clients=[(*client, use.requests, use.nbytes) for client, use in counts.uses.by_client.items()],
+        others=(counts.uses.others.requests, counts.uses.others.nbytes),
         latencies_ms=Counter(round(each, 2) if each < 10 else round(each) for each in counts.latencies_ms),
         memory_hits=counts.memory_hits,
         database_reads=counts.database_reads,

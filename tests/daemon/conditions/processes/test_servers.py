@@ -148,6 +148,12 @@ async def test_several_processes_answer_what_was_written_through_any_of_them(
         assert status.memory_hits + status.database_reads >= status.requests["payloadiovs"]["200"]
         assert status.p99_ms is not None
         assert (status.tags_in_memory, status.memory_mib > 0) == (1, True)
+        told = status.clients
+        (client,) = told.clients
+        assert (client.address, (client.user_agent or "").startswith("python-httpx/")) == ("127.0.0.1", True)
+        assert 100 < client.requests <= sum(n for by in status.requests.values() for n in by.values())
+        assert client.bytes > 50 * client.requests
+        assert (told.others.requests, told.others.bytes, 0 < told.over_s <= 60) == (0, 0, True)
         assert any("physics is locked" in event.text for event in api.events.newest(50))
     assert not pids(api)
 
