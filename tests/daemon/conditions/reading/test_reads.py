@@ -426,7 +426,8 @@ async def test_an_answer_is_compressed_for_who_takes_it_so_once_it_is_popular() 
         assert (encoding, gzip.decompress(packed)) == ("gzip", plain)
         assert packed_etag != etag
         assert len(packed) < len(plain) / 3
-        assert await raw("identity") == (plain, etag, None)
+        for refused in ("identity", "gzip;q=0", "*;q=1, gzip; q=0.000", "gzip;q=0.5, identity"):
+            assert await raw(refused) == (plain, etag, None), refused
         for known in (etag, packed_etag):
             again = await api.client.get(asked, headers={"if-none-match": known})
             assert again.status_code == 304
