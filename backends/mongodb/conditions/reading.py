@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 from bson import ObjectId
 
-from backends.base import StoreUnavailable
+from backends.base import StoreBusy
 from backends.mongodb.conditions.documents import (
     NO_SEGMENTS,
     WITHOUT_DIRECTORIES,
@@ -81,13 +81,13 @@ async def read_segments(
     """Some segments of each of some lists.
 
     Raises:
-        StoreUnavailable: one is gone.
+        StoreBusy: one is gone.
     """
     segments = await session.segments([id_ for _, ids in lists for id_ in ids])
     try:
         return [[segments[id_] for id_ in ids] for _, ids in lists]
     except KeyError:
-        raise StoreUnavailable(f"{session.target}: what was to be read was changed long ago; read it again") from None
+        raise StoreBusy("what was to be read was changed meanwhile") from None
 
 
 async def read_intervals(session: Session, each: StoredList) -> Intervals:

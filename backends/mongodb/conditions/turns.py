@@ -28,7 +28,7 @@ from uuid import uuid4
 
 import bson
 
-from backends.base import StoreError, StoreUnavailable
+from backends.base import StoreBusy, StoreError
 from backends.mongodb.conditions.segments import Document
 from backends.mongodb.conditions.session import TURN, UNJOURNALED, Session
 from backends.mongodb.server.owner import is_dead, new_owner
@@ -88,7 +88,7 @@ class Turn:
         """Renew the turn where it is time; a long order does so after each of its steps.
 
         Raises:
-            StoreUnavailable: somebody has taken it over.
+            StoreBusy: somebody has taken it over.
         """
         now_s = asyncio.get_running_loop().time()
         if now_s - self._renewed_s > RENEW_S:
@@ -99,8 +99,8 @@ class Turn:
         """Do all changes or none; once in a turn.
 
         Raises:
-            StoreUnavailable: somebody has taken the turn over, and nothing was changed; or the database does not
-                answer, and the changes are made or not, but never some of them.
+            StoreBusy: somebody has taken the turn over, and nothing was changed.
+            StoreUnavailable: the database does not answer, and the changes are made or not, but never some of them.
         """
         if len(changes) > 1:
             order = bson.encode({"changes": [vars(change) for change in changes]})
@@ -117,10 +117,8 @@ class Turn:
         if not found:
             raise self._taken_over()
 
-    def _taken_over(self) -> StoreUnavailable:
-        return StoreUnavailable(
-            f"{self.session.target}: another process took over the writing, since this one was silent for too long"
-        )
+    def _taken_over(self) -> StoreBusy:
+        return StoreBusy("another process took over the writing of conditions, since this one was silent for too long")
 
 
 class Turns:
@@ -136,7 +134,7 @@ class Turns:
         """Wait for a turn, and give it back at the end.
 
         Raises:
-            StoreUnavailable: others have held it for as long as a command may take.
+            StoreBusy: others have held it for as long as a command may take.
         """
         async with self._here:
             mark = uuid4().hex
@@ -168,10 +166,8 @@ class Turns:
             if self._is_abandoned(found) and await self._take_over(session, found["mark"], mark):
                 return
             if asyncio.get_running_loop().time() > deadline_s:
-                raise StoreUnavailable(
-                    f"{session.target}: another process ({str(found['owner']).rpartition(':')[0]}) has been writing"
-                    f" conditions for {session.timeout_s:g} s; try again"
-                )
+                owner = str(found["owner"]).rpartition(":")[0]
+                raise StoreBusy(f"another process ({owner}) has been writing conditions for {session.timeout_s:g} s")
             await asyncio.sleep(random.uniform(0, 2 * LOOK_S))  # noqa: S311 - so that nobody always comes second
 
     async def _take_over(self, session: Session, old: str, mark: str) -> bool:
