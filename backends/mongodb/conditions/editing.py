@@ -11,7 +11,7 @@ from bson import Int64
 from backends.mongodb.conditions.documents import NO_SEGMENTS, StoredList, loose_document
 from backends.mongodb.conditions.reading import read_lists, read_segments
 from backends.mongodb.conditions.segments import Document, directory_of, ids_in, position, segments_of
-from backends.mongodb.conditions.session import COUNTERS, LOOSE, TAGS, Session
+from backends.mongodb.conditions.session import COUNTERS, LOOSE, SEGMENTS, TAGS, Session
 from backends.mongodb.conditions.turns import Change, Turn, edited, inserted
 from schemas.conditions.intervals import Interval, Key, TagStatus
 from schemas.conditions.line import Line
@@ -73,7 +73,7 @@ async def edit(
     before = line.count
     returned = change(line)
     made = segments_of(line.points, is_end=upper == len(directory))
-    await turn.session.insert_segments(made)
+    await turn.session.insert(SEGMENTS, made)
     await turn.keep()
     changed = np.concatenate([directory[:lower], directory_of(made), directory[upper:]])
     return replace(each, directory=changed, intervals=each.intervals + line.count - before), returned

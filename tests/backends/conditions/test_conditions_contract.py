@@ -377,6 +377,19 @@ async def test_intervals_are_paged_whether_lists_have_them_or_not(store: Conditi
     assert {each.id: each for each in await held(store, name)} == by_id
 
 
+async def test_however_much_is_detached_it_is_kept(store: ConditionsStore) -> None:
+    name, many = await bpm(store), 9_000
+    url = "x" * 2_000  # of which MongoDB could not keep an order in one document
+    await store.insert({name: columns(NewInterval(url=f"{url}{k}", start=key(k)) for k in range(many))})
+    await add(store, name, "over", 0, many - 1)
+    count, found = await store.interval_page(0, 2)
+    assert count == many + 1
+    assert [(each.url, each.list) for each in found] == [(f"{url}0", None), (f"{url}1", None)]
+    assert await shown(store, name) == [("over", 0, many - 1), (f"{url}{many - 1}", many - 1, None)]
+    free = await loose(store)
+    assert [each.start.major for each in free] == list(range(many - 1))
+
+
 async def test_a_page_of_intervals_is_counted_off_by_id(store: ConditionsStore) -> None:
     assert await store.interval_page(0, 10) == (0, [])
     name = await bpm(store, ("x", 0, 10), ("y", 5, 7))  # y splits x
