@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
@@ -485,17 +486,21 @@ async def test_orders_need_the_token_and_reading_on_loopback_does_not(api: Serve
 
 async def half_an_answer(api: Served) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A client that has asked for everything, and taken the beginning of it."""
-    reader, writer = await asyncio.open_connection(*api.url.removeprefix("http://").split(":"), limit=1024)
+    host, port = api.url.removeprefix("http://").split(":")
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)  # or the system would take megabytes for it
+    connection.connect((host, int(port)))
+    reader, writer = await asyncio.open_connection(sock=connection, limit=1024)
     writer.write(f"GET {PREFIX}gt HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
     await reader.readexactly(100)
     return reader, writer
 
 
-@pytest.mark.parametrize("bytes_s", [0, 400_000])
+@pytest.mark.parametrize("bytes_s", [0, 600_000])
 async def test_a_client_that_takes_all_intervals_slowly_does_not_keep_out_others_for_long(
     bytes_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nested, "SLACK_S", 0.5)
+    monkeypatch.setattr(nested, "SLACK_S", 3.0)
     monkeypatch.setattr(nested, "LEAST_RATE", 5_000_000)
     store = MemoryConditionsStore()
     await fill(store, "physics", types=2, intervals=30_000)
@@ -507,7 +512,7 @@ async def test_a_client_that_takes_all_intervals_slowly_does_not_keep_out_others
                 await asyncio.sleep(len(piece) / bytes_s)
 
         trickling = asyncio.create_task(trickle())
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(12):
             whole = (await api.client.get("globalTag/physics")).content
         assert len(whole) > 15_000_000
         trickling.cancel()
