@@ -120,11 +120,11 @@ class Turn:
 
     async def _beside(self, parts: Sequence[bytes]) -> list[ObjectId]:
         """Write parts of an order into documents of their own, which the sweep removes when it is over."""
-        documents = [{"_id": ObjectId(), "order": part} for part in parts]
-        for document in documents:
-            await self.session.insert(SEGMENTS, [document])
+        ids = [ObjectId() for _ in parts]
+        for id_, part in zip(ids, parts, strict=True):
+            await self.session.insert(SEGMENTS, [{"_id": id_, "order": part}])
             await self.keep()
-        return [document["_id"] for document in documents]
+        return ids
 
     async def _write(self, change: Document, concern: Mapping[str, Any]) -> None:
         found = await self.session.update(TURN, [{"q": {"_id": WRITER, "mark": self._mark}, "u": change}], concern)
