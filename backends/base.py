@@ -23,6 +23,10 @@ class StoreUnavailable(StoreError):
     """The database does not answer, or not now: try the same again later."""
 
 
+class StoreBusy(StoreUnavailable):
+    """The database answers, but others are at what was asked: try the same again soon."""
+
+
 class GroupLocked(StoreUnavailable):
     """Another daemon writes this group now."""
 

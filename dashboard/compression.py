@@ -6,6 +6,8 @@ import gzip
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from daemon.web.encoding import takes_gzip
+
 PATHS = ("/assets/", "/_dash-component-suites/")
 LEAST_BYTES = 1024
 LEVEL = 9
@@ -28,7 +30,7 @@ class CompressedFiles:
         if scope["type"] != "http" or scope["method"] != "GET" or not scope["path"].startswith(PATHS):
             await self._app(scope, receive, send)
             return
-        takes = "gzip" in Headers(scope=scope).get("accept-encoding", "")
+        takes = takes_gzip(Headers(scope=scope).get("accept-encoding", ""))
         await self._app(scope, receive, _Sending(self._kept, scope, send, takes=takes).send)
 
 

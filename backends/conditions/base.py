@@ -67,7 +67,7 @@ class ConditionsStore(Protocol):
         """One list. Refused: unknown."""
 
     async def remove_list(self, name: str) -> None:
-        """Remove a list with its intervals. Refused: unknown, or a tag has it."""
+        """Remove an empty list. Refused: unknown, a tag has it, or it has intervals."""
 
     async def attach_list(self, tag: str, name: str) -> PayloadList:
         """Give a list to a tag; a list of the same type that the tag had is in no tag afterwards.
@@ -115,6 +115,12 @@ class ConditionsStore(Protocol):
 
     async def intervals(self, after_id: int, most: int) -> Sequence[Interval]:
         """Intervals with id > after_id, by id, `most` at most, in lists or not."""
+
+    async def interval_page(self, first: int, most: int, *, descending: bool = False) -> tuple[int, Sequence[Interval]]:
+        """How many intervals there are, in lists or not; and those from place `first` on, `most` at most.
+
+        The first one by id, or the last one where they are `descending`, has the place 0.
+        """
 
     async def attach_interval(self, name: str, id: int) -> Interval:  # noqa: A002 - the field's name
         """Attach an interval that is in no list to a list; see `schemas.conditions.timeline` for what else changes.

@@ -33,6 +33,7 @@ from schemas.conditions.rules import (
     check_status_change,
     check_tag,
     exists,
+    has_intervals,
     in_use,
     no_list,
     unknown,
@@ -133,10 +134,12 @@ class MemoryConditionsStore:
         return _told(self._list(name))
 
     async def remove_list(self, name: str) -> None:
-        """Remove a list that no tag has."""
+        """Remove an empty list that no tag has."""
         found = self._list(name)
         if found.tag is not None:
             raise in_use("payload_list", name, f"global tag {found.tag}")
+        if found.line.count:
+            raise has_intervals(name, found.line.count)
         del self._lists[name]
 
     async def attach_list(self, tag: str, name: str) -> PayloadList:
@@ -224,6 +227,12 @@ class MemoryConditionsStore:
         self._check()
         every = self._every_interval()
         return [every[id_] for id_ in sorted(id_ for id_ in every if id_ > after_id)[:most]]
+
+    async def interval_page(self, first: int, most: int, *, descending: bool = False) -> tuple[int, Sequence[Interval]]:
+        """How many intervals there are, and some of them."""
+        self._check()
+        every = self._every_interval()
+        return len(every), [every[id_] for id_ in sorted(every, reverse=descending)[first : first + most]]
 
     async def attach_interval(self, name: str, id: int) -> Interval:  # noqa: A002 - the field's name
         """Attach an interval to a list."""

@@ -18,6 +18,7 @@ class SqlConnection(Protocol):
 
 
 C = TypeVar("C", bound=SqlConnection)
+D = TypeVar("D", bound=SqlConnection)
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +48,18 @@ class Driver(Generic[C]):
     give_back: Callable[[C], Awaitable[None]]
     roll_back: Callable[[C], Awaitable[None]]
     take_lock: Callable[[C, str, float], Awaitable[None]]
+
+    def over(self, connection_of: Callable[[D], C]) -> "Driver[D]":
+        """The same for what has a connection of this driver."""
+        return Driver(
+            translated=self.translated,
+            login_refused=self.login_refused,
+            taken_too_long=self.taken_too_long,
+            is_closed=lambda session: self.is_closed(connection_of(session)),
+            give_back=lambda session: self.give_back(connection_of(session)),
+            roll_back=lambda session: self.roll_back(connection_of(session)),
+            take_lock=lambda session, name, timeout_s: self.take_lock(connection_of(session), name, timeout_s),
+        )
 
 
 class OwnedConnection(Generic[C]):

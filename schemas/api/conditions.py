@@ -88,6 +88,28 @@ class TagRow(BaseModel):
     updated: str
 
 
+class ConditionsUse(Model):
+    """What somebody has asked the server of conditions."""
+
+    requests: int = Field(description="that were answered, refusals among them")
+    bytes: int = Field(description="of the bodies of these answers")
+
+
+class ConditionsClient(ConditionsUse):
+    """A client of the server of conditions."""
+
+    address: str = Field(description="where its requests came from")
+    user_agent: str | None = Field(description="what it calls itself; null where it sends no User-Agent")
+
+
+class ConditionsClients(Model):
+    """Who asks: clients of the last minute, the one with the most requests first."""
+
+    over_s: float = Field(description="time that was counted over: 50 to 60 s, less after the start")
+    clients: list[ConditionsClient] = Field(description="100 at most")
+    others: ConditionsUse = Field(description="what all other clients have asked")
+
+
 class ConditionsStatus(Model):
     """The server of conditions: all of its processes together."""
 
@@ -110,3 +132,4 @@ class ConditionsStatus(Model):
     intervals_in_memory: int = Field(description="intervals of these, most of any process")
     memory_mib: float = Field(description="what tags and answers take, most of any process")
     memory_limit_mib: float = Field(description="what they may take in each process")
+    clients: ConditionsClients

@@ -55,6 +55,18 @@ def in_use(field: str, name: object, by: str) -> ConditionsRefused:
     return ConditionsRefused(RefusalKind.CONFLICT, field, f"{name} belongs to {by}", "take another one")
 
 
+def moved_meanwhile(field: str, name: str) -> ConditionsRefused:
+    """What is named was given to a tag, or taken from one, by somebody else while the order was carried out."""
+    problem = f"{name} was given to a global tag, or taken from one, at the same moment"
+    return ConditionsRefused(RefusalKind.CONFLICT, field, problem, "look who has it now, and order again")
+
+
+def has_intervals(name: str, count: int) -> ConditionsRefused:
+    """A list is to be removed, and holds something."""
+    problem = f"{name} has {count} intervals, which would go with it"
+    return ConditionsRefused(RefusalKind.CONFLICT, "payload_list", problem, "remove them first")
+
+
 def check_interval(interval: NewInterval) -> None:
     """See that an interval may be stored.
 

@@ -281,6 +281,8 @@ interface View {
   calibrated: string | null;
   experiment: string | null;
   visits: string | null;
+  tags: string | null;
+  type: string | null;
 }
 
 interface Series {

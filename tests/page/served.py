@@ -167,6 +167,14 @@ CONDITIONS: dict[str, Any] = {
     "intervals_in_memory": 4321,
     "memory_mib": 12.3,
     "memory_limit_mib": 512.0,
+    "clients": {
+        "over_s": 60.0,
+        "clients": [
+            {"address": "10.1.2.3", "user_agent": "nopayloadclient/1.0", "requests": 1200, "bytes": 40_000_000},
+            {"address": "10.1.2.4", "user_agent": None, "requests": 30, "bytes": 900},
+        ],
+        "others": {"requests": 0, "bytes": 0},
+    },
 }
 
 ASKED = {"storage": 0, "interference": 0, "visits": 0}

@@ -1,5 +1,6 @@
 """The tab Conditions over a real server of conditions, whose status is served."""
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -137,6 +138,53 @@ def test_tiles_tags_timeline_and_differences(stage: Stage, fresh: Watched, serve
         "physics-2026-v1 has none · physics-2026-v2 has none"
     )
     expect(page.locator("#conditions-timeline .bars path")).to_have_count(0)
+    assert fresh.errors == []
+
+
+def test_who_asks_is_listed_with_all_others_in_one_line(stage: Stage, fresh: Watched, server: Process) -> None:
+    page = fresh.page
+    opened_at(page, stage, {"address": server.url})
+    first = "10.1.2.3 nopayloadclient/1.0"
+    for column, text in (("address", "10.1.2.3"), ("requests", "1,200"), ("rate", "20.0"), ("sent", "38.1 MiB")):
+        expect(cell(page, "conditions-clients", first, column)).to_have_text(text)
+    expect(page.locator("#conditions-clients-note")).to_have_text("2 clients · last 60 s")
+    client = {"address": "10.9.9.9", "user_agent": TEXT, "requests": 1, "bytes": 2}
+    told = {"over_s": 12.0, "clients": [client], "others": {"requests": 36, "bytes": 7}}
+    stage.figures(conditions={"address": server.url, "clients": told})
+    expect(page.locator("#conditions-clients [role=gridcell][col-id=agent]")).to_have_text([TEXT, "–"])
+    expect(cell(page, "conditions-clients", "others", "requests")).to_have_text("36")
+    expect(page.locator("#conditions-clients-note")).to_have_text("1 client and others · last 12 s")
+    assert fresh.errors == []
+
+
+def test_the_address_names_tags_and_type_and_the_way_back_leads_to_the_choice_before(
+    stage: Stage, fresh: Watched, server: Process
+) -> None:
+    stage.figures(conditions={"address": server.url})
+    page = fresh.again(f"{stage.page.url}/?tab=conditions&tags=physics-2026-v2/physics-2026-v1&type=field")
+    live(page)
+    ticks = page.locator("#conditions-timeline .ytick")
+    type_ = page.locator("#conditions-type")
+    expect(type_).to_have_value("field")
+    expect(page.locator("#conditions-differences-note")).to_contain_text("physics-2026-v2 against physics-2026-v1")
+    type_.click()
+    page.get_by_role("option", name="bpm", exact=True).click()
+    expect(ticks).to_have_text(["physics-2026-v2", "physics-2026-v1"])
+    expect(page).to_have_url(re.compile("type=bpm"))
+    page.locator("#conditions-chosen").press("Backspace")
+    expect(ticks).to_have_text(["physics-2026-v2"])
+    expect(page).to_have_url(re.compile("tags=physics-2026-v2(&|$)"))
+    page.go_back()
+    expect(ticks).to_have_text(["physics-2026-v2", "physics-2026-v1"])
+    page.go_back()
+    expect(type_).to_have_value("field")
+    page.go_forward()
+    expect(type_).to_have_value("bpm")
+    page.reload()
+    expect(ticks).to_have_text(["physics-2026-v2", "physics-2026-v1"])
+    page = fresh.again(f"{stage.page.url}/?tab=conditions&tags=gone/empty")
+    expect(page.locator("#conditions-problem")).to_have_text("The address names what is not there: gone.")
+    expect(page.locator("#conditions-timeline-note")).to_have_text("empty has none")
     assert fresh.errors == []
 
 

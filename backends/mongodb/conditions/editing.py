@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
+from uuid import uuid4
 
 import numpy as np
 from bson import Int64
@@ -10,7 +11,7 @@ from bson import Int64
 from backends.mongodb.conditions.documents import NO_SEGMENTS, StoredList, loose_document
 from backends.mongodb.conditions.reading import read_lists, read_segments
 from backends.mongodb.conditions.segments import Document, directory_of, ids_in, position, segments_of
-from backends.mongodb.conditions.session import COUNTERS, LOOSE, TAGS, Session
+from backends.mongodb.conditions.session import COUNTERS, LOOSE, SEGMENTS, TAGS, Session
 from backends.mongodb.conditions.turns import Change, Turn, edited, inserted
 from schemas.conditions.intervals import Interval, Key, TagStatus
 from schemas.conditions.line import Line
@@ -21,32 +22,38 @@ T = TypeVar("T")
 
 
 class Ids:
-    """Ids that are counted in the database, in blocks."""
+    """Ids that are counted in the database, in blocks.
+
+    A counter gets a mark with its first id. A block is given away only while its counter is there: the schema may have
+    been dropped, by another process, and its ids counted from 1 again.
+    """
 
     def __init__(self) -> None:
         self._free: dict[str, range] = {}
+        self._marks: dict[str, str] = {}
 
     async def reserve(self, session: Session, kind: str, count: int, block: int = 1) -> None:
         """Take ids in a turn, so many that `count` can be given."""
-        free = self._free.get(kind, range(0))
-        if len(free) >= count:
+        found = await session.one(COUNTERS, kind) or {}
+        mark = found.get("mark")
+        if mark is not None and mark == self._marks.get(kind) and len(self._free[kind]) >= count:
             return
-        found = await session.one(COUNTERS, kind)
-        first = 1 if found is None else int(found["next"])
-        taken = max(count, block)
-        after = {"q": {"_id": kind}, "u": {"$set": {"next": Int64(first + taken)}}, "upsert": True}
-        await session.update(COUNTERS, [after])
+        first, taken = int(found.get("next", 1)), max(count, block)
+        self._marks[kind] = mark or uuid4().hex
+        after = {"$set": {"next": Int64(first + taken), "mark": self._marks[kind]}}
+        await session.update(COUNTERS, [{"q": {"_id": kind}, "u": after, "upsert": True}])
         self._free[kind] = range(first, first + taken)
+
+    async def take(self, session: Session, kind: str) -> int:
+        """Take one in a turn."""
+        await self.reserve(session, kind, 1)
+        return self.next(kind)
 
     def next(self, kind: str) -> int:
         """Give one that was reserved."""
         free = self._free[kind]
         self._free[kind] = free[1:]
         return free[0]
-
-    def forget(self) -> None:
-        """Forget what is reserved, since the database was dropped."""
-        self._free.clear()
 
 
 async def edit(
@@ -66,7 +73,7 @@ async def edit(
     before = line.count
     returned = change(line)
     made = segments_of(line.points, is_end=upper == len(directory))
-    await turn.session.insert_segments(made)
+    await turn.session.insert(SEGMENTS, made)
     await turn.keep()
     changed = np.concatenate([directory[:lower], directory_of(made), directory[upper:]])
     return replace(each, directory=changed, intervals=each.intervals + line.count - before), returned

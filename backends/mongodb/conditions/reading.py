@@ -10,8 +10,9 @@ from dataclasses import replace
 import numpy as np
 from bson import ObjectId
 
-from backends.base import StoreUnavailable
+from backends.base import StoreBusy
 from backends.mongodb.conditions.documents import (
+    NO_SEGMENTS,
     WITHOUT_DIRECTORIES,
     StoredList,
     fields_of,
@@ -26,6 +27,7 @@ from backends.mongodb.conditions.session import LISTS, LOOSE, TAGS, Session
 from schemas.conditions.intervals import END, Interval, Intervals, Key, ValidAt
 from schemas.conditions.line import interval_of
 from schemas.conditions.rules import unknown
+from schemas.readings import Array
 
 LOOKS = 10
 
@@ -79,13 +81,13 @@ async def read_segments(
     """Some segments of each of some lists.
 
     Raises:
-        StoreUnavailable: one is gone.
+        StoreBusy: one is gone.
     """
     segments = await session.segments([id_ for _, ids in lists for id_ in ids])
     try:
         return [[segments[id_] for id_ in ids] for _, ids in lists]
     except KeyError:
-        raise StoreUnavailable(f"{session.target}: what was to be read was changed long ago; read it again") from None
+        raise StoreBusy("what was to be read was changed meanwhile") from None
 
 
 async def read_intervals(session: Session, each: StoredList) -> Intervals:
@@ -151,6 +153,34 @@ async def find_intervals(session: Session, after_id: int, most: int) -> list[Int
     held = {each.id: each for each in await find_in_lists(session, lists, after_id, most)}
     every = {**loose, **held}
     return [every[id_] for id_ in sorted(every)[:most]]
+
+
+async def find_page(session: Session, first: int, most: int, *, descending: bool) -> tuple[int, list[Interval]]:
+    """How many intervals there are, in lists or not; and some of them, by id."""
+    loose = [int(each["_id"]) for each in await session.all(LOOSE, {}, {"_id": 1})]
+    ids = await _ids_of(session, await read_lists(session, directories=True))
+    every = np.unique(np.concatenate([np.array(loose, np.int64), *ids]))
+    wanted = (every[::-1] if descending else every)[first : first + most]
+    if not len(wanted):
+        return len(every), []
+    found = await find_intervals(session, int(wanted.min()) - 1, len(wanted))
+    return len(every), found[::-1] if descending else found
+
+
+async def _ids_of(session: Session, lists: Sequence[StoredList]) -> list[Array]:
+    """Ids of the intervals in lists, int64: of one that several have, several times."""
+    found: list[Array] = []
+    unknown_ids = [NO_SEGMENTS]
+    for each in lists:
+        directory = each.directory
+        # No list has an interval twice: without gaps, as many breakpoints as numbers from one id to another have these.
+        has_gaps = directory["points"].sum() != each.intervals
+        is_full = directory["greatest_id"] - directory["least_id"] + 1 == directory["points"]
+        is_known = is_full & (not has_gaps)
+        found += [np.arange(one["least_id"], one["greatest_id"] + 1) for one in directory[is_known]]
+        unknown_ids.append(directory[~is_known])
+    read = await session.segments(ids_in(np.concatenate(unknown_ids)))
+    return [*found, *(each.numbers["id"][each.numbers["id"] > 0] for each in read.values())]
 
 
 async def find_in_lists(

@@ -1,7 +1,7 @@
 """The commands of a store of conditions, each with its time limit and at durability `sync`."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,9 @@ TYPES, TAGS, LISTS, LOOSE, SEGMENTS, COUNTERS, TURN = (
     *("ConditionsSegments", "ConditionsCounters", "ConditionsTurn"),
 )
 MESSAGE_BYTES = 8 * 1024 * 1024
-"""Most that is sent as one message, about: a server allows 48 MB."""
+"""Most that is sent as one message, about: a server allows 48 MB, and 100,000 documents."""
+OVERHEAD_BYTES = 200
+"""Of a document, beside its texts and binary fields."""
 AT_ONCE = 8
 """Segments that are read at once from a server that looks up only a single `_id` by its index."""
 UNJOURNALED: Mapping[str, Any] = {"w": 1}
@@ -37,7 +39,7 @@ class Session:
     concern: Mapping[str, Any]
     timeout_s: float
 
-    async def one(self, name: str, id_: str, projection: Mapping[str, int] | None = None) -> Document | None:
+    async def one(self, name: str, id_: str | ObjectId, projection: Mapping[str, int] | None = None) -> Document | None:
         """Find a document by its `_id`."""
         with pymongo.timeout(self.timeout_s):
             return await self.database.get_collection(name).find_one({"_id": id_}, projection)
@@ -86,22 +88,11 @@ class Session:
 
     async def insert(self, name: str, documents: Sequence[Document], concern: Mapping[str, Any] | None = None) -> int:
         """Insert documents; one whose `_id` is there is left as it is. Return how many were inserted."""
-        answer = await self._command("insert", name, "documents", documents, concern, ordered=False)
-        return len(documents) - len(check_answer(answer, self.target, but=DUPLICATE_KEY))
-
-    async def insert_segments(self, documents: Sequence[Document]) -> None:
-        """Insert segments, in messages that a server takes."""
-        some: list[Document] = []
-        held = 0
-        for document in documents:
-            size = sum(len(document[name]) for name in ("numbers", "urls", "checksums"))
-            if some and held + size > MESSAGE_BYTES:
-                await self.insert(SEGMENTS, some)
-                some, held = [], 0
-            some.append(document)
-            held += size
-        if some:
-            await self.insert(SEGMENTS, some)
+        left_out = 0
+        for some in _messages(documents):
+            answer = await self._command("insert", name, "documents", some, concern, ordered=False)
+            left_out += len(check_answer(answer, self.target, but=DUPLICATE_KEY))
+        return len(documents) - left_out
 
     async def update(self, name: str, statements: Sequence[Document], concern: Mapping[str, Any] | None = None) -> int:
         """Apply update statements, as the command `update` takes them; return how many documents were found."""
@@ -129,3 +120,18 @@ class Session:
         options: Document = {field: list(items), "ordered": ordered, "writeConcern": dict(concern or self.concern)}
         with pymongo.timeout(self.timeout_s):
             return await self.database.command({command: name, **options})
+
+
+def _messages(documents: Sequence[Document]) -> Iterator[list[Document]]:
+    """Documents in messages that a server takes: of about MESSAGE_BYTES."""
+    some: list[Document] = []
+    held = 0
+    for document in documents:
+        size = OVERHEAD_BYTES + sum(len(each) for each in document.values() if isinstance(each, bytes | str))
+        if some and held + size > MESSAGE_BYTES:
+            yield some
+            some, held = [], 0
+        some.append(document)
+        held += size
+    if some:
+        yield some

@@ -7,21 +7,17 @@ from dataclasses import replace
 from functools import partial
 
 import pymongo
-from bson import Int64
-from pymongo import ReadPreference
 
 from backends.base import SchemaMismatch
+from backends.mongodb.conditions import names
 from backends.mongodb.conditions.documents import (
-    NO_SEGMENTS,
     WITHOUT_DIRECTORIES,
     StoredList,
-    fields_of,
     lists_of,
     loose_document,
     loose_of,
     padded,
     revision_of,
-    tag_document,
     tag_of,
     type_of,
 )
@@ -29,6 +25,7 @@ from backends.mongodb.conditions.editing import BLOCK, Ids, changes_of, edit, ne
 from backends.mongodb.conditions.reading import (
     find_interval,
     find_intervals,
+    find_page,
     read_between,
     read_intervals,
     read_list,
@@ -36,14 +33,13 @@ from backends.mongodb.conditions.reading import (
     read_tag,
     read_valid,
 )
-from backends.mongodb.conditions.segments import Document
 from backends.mongodb.conditions.session import COUNTERS, LISTS, LOOSE, SEGMENTS, TAGS, TURN, TYPES, Session
 from backends.mongodb.conditions.sweeping import Sweeper
-from backends.mongodb.conditions.turns import Change, Turn, Turns, deleted, edited, inserted
+from backends.mongodb.conditions.turns import Turn, Turns, deleted, inserted
 from backends.mongodb.schema.create import check_rights, create_collection
 from backends.mongodb.server.client import Client, make_client, target_of
 from backends.mongodb.server.errors import login_refused, translated
-from backends.mongodb.server.facts import check_server, meet_server
+from backends.mongodb.server.opened import OpenedDatabase
 from schemas.batch import Durability
 from schemas.conditions.intervals import (
     GlobalTag,
@@ -61,14 +57,8 @@ from schemas.conditions.intervals import (
 from schemas.conditions.line import Line, interval_of, point_of, rows_of
 from schemas.conditions.rules import (
     ConditionsRefused,
-    check_changes_list_of,
     check_interval,
-    check_name,
     check_not_frozen,
-    check_removal,
-    check_status_change,
-    check_tag,
-    exists,
     in_use,
     no_list,
     unknown,
@@ -90,7 +80,7 @@ class MongodbConditionsStore:
         self._schema, self._connections = schema, connections
         self._timeout_s = database.command_timeout_s
         self._target = target_of(database.dsn)
-        self._client: Client | None = None
+        self._database = OpenedDatabase(self._make_client, schema, target=self._target, timeout_s=self._timeout_s)
         self._opened: Session | None = None
         self._turns = Turns()
         self._ids = Ids()
@@ -109,9 +99,8 @@ class MongodbConditionsStore:
 
     async def close(self) -> None:
         """Give back the connections."""
-        client, self._client, self._opened = self._client, None, None
-        if client is not None:
-            await client.close()
+        self._opened = None
+        await self._database.close()
 
     async def drop(self) -> None:
         """Remove the database, where it is one of conditions."""
@@ -119,19 +108,13 @@ class MongodbConditionsStore:
             with pymongo.timeout(self._timeout_s):
                 await self._see_free(session)
                 await session.database.client.drop_database(self._schema)
-        self._ids.forget()
 
     # --- payload types, lists, tags --------------------------------------------------------------------------------
 
     async def add_type(self, name: str) -> PayloadType:
         """Add a payload type."""
-        check_name("payload_type", name)
         async with self._turn() as turn:
-            if await turn.session.one(TYPES, name) is not None:
-                raise exists("payload_type", name)
-            made = {"_id": name, "id": await self._new_id(turn, "type"), "created_ns": Int64(time.time_ns())}
-            await turn.commit([inserted(TYPES, made)])
-        return type_of(made)
+            return await names.add_type(turn, self._ids, name)
 
     async def types(self) -> Sequence[PayloadType]:
         """All payload types, by id."""
@@ -141,29 +124,12 @@ class MongodbConditionsStore:
     async def remove_type(self, name: str) -> None:
         """Remove a payload type."""
         async with self._turn() as turn:
-            await _see_type(turn.session, name)
-            lists = await turn.session.all(LISTS, {"type": name}, {"type": 1}, most=1)
-            if lists:
-                raise in_use("payload_type", name, f"payload list {name}_{int(lists[0]['_id'])}")
-            await turn.commit([deleted(TYPES, name)])
+            await names.remove_type(turn, name)
 
     async def add_list(self, type: str) -> PayloadList:  # noqa: A002 - the field's name
         """Add an empty list of a type."""
         async with self._turn() as turn:
-            await _see_type(turn.session, type)
-            made = StoredList(
-                id=await self._new_id(turn, "list"),
-                type=type,
-                created_ns=time.time_ns(),
-                tag=None,
-                status=None,
-                revision=1,
-                own_revision=1,
-                directory=NO_SEGMENTS,
-                intervals=0,
-            )
-            await turn.commit([inserted(LISTS, made.document())])
-        return made.told()
+            return await names.add_list(turn, self._ids, type)
 
     async def lists(self) -> Sequence[PayloadList]:
         """All lists, by id."""
@@ -176,39 +142,19 @@ class MongodbConditionsStore:
             return (await read_list(session, name)).told()
 
     async def remove_list(self, name: str) -> None:
-        """Remove a list that no tag has."""
+        """Remove an empty list that no tag has."""
         async with self._turn() as turn:
-            found = await read_list(turn.session, name)
-            if found.tag is not None:
-                raise in_use("payload_list", name, f"global tag {found.tag}")
-            await turn.commit([deleted(LISTS, padded(found.id))])
+            await names.remove_list(turn, name)
 
     async def attach_list(self, tag: str, name: str) -> PayloadList:
         """Give a list to a tag."""
         async with self._turn() as turn:
-            document, found = await read_tag(turn.session, tag), await read_list(turn.session, name)
-            if found.tag not in (None, tag):
-                raise in_use("payload_list", name, f"global tag {found.tag}")
-            earlier = next((each for each in lists_of(document) if each.type == found.type), None)
-            check_changes_list_of(TagStatus(document["status"]), has_type=earlier is not None)
-            if found.tag == tag:
-                return found.told()
-            if earlier is not None:
-                earlier = await read_list(turn.session, earlier.name)
-            attached = found.in_tag(document)
-            await turn.commit(_moves(document, attached, earlier))
-        return attached.told()
+            return await names.attach_list(turn, tag, name)
 
     async def add_tag(self, name: str, status: TagStatus, author: str = "") -> GlobalTag:
         """Add a tag without lists."""
-        check_tag(name, author)
         async with self._turn() as turn:
-            await _see_free_name(turn.session, name)
-            made = tag_document(
-                await self._new_id(turn, "tag"), name, author=author, status=status, now_ns=time.time_ns()
-            )
-            await turn.commit([inserted(TAGS, made)])
-        return tag_of(made)
+            return await names.add_tag(turn, self._ids, name, status, author)
 
     async def tags(self) -> Sequence[GlobalTag]:
         """All tags, by id."""
@@ -229,42 +175,17 @@ class MongodbConditionsStore:
     async def set_status(self, tag: str, status: TagStatus) -> GlobalTag:
         """Change a tag's status."""
         async with self._turn() as turn:
-            found = await read_tag(turn.session, tag, WITHOUT_DIRECTORIES)
-            check_status_change(TagStatus(found["status"]))
-            if found["status"] != status.value:
-                fields = {"status": status.value, "updated_ns": Int64(time.time_ns())}
-                await turn.commit([edited(TAGS, tag, found["revision"], fields)])
-                found = {**found, **fields, "revision": found["revision"] + 1}
-        return tag_of(found)
+            return await names.set_status(turn, tag, status)
 
     async def clone_tag(self, source: str, name: str) -> GlobalTag:
         """Make an unlocked tag whose lists share their segments with those of another."""
         async with self._turn() as turn:
-            found = await read_tag(turn.session, source)
-            check_tag(name, found["author"])
-            await _see_free_name(turn.session, name)
-            now_ns, shared = time.time_ns(), lists_of(found)
-            await self._ids.reserve(turn.session, "list", len(shared))
-            lists = [
-                replace(
-                    each, id=self._ids.next("list"), created_ns=now_ns, tag=name, status=TagStatus.UNLOCKED, revision=1
-                )
-                for each in shared
-            ]
-            id_ = await self._new_id(turn, "tag")
-            made = tag_document(
-                id_, name, author=found["author"], status=TagStatus.UNLOCKED, now_ns=now_ns, lists=lists
-            )
-            await turn.commit([inserted(TAGS, made), *(inserted(LISTS, each.document()) for each in lists)])
-        return tag_of(made)
+            return await names.clone_tag(turn, self._ids, source, name)
 
     async def remove_tag(self, name: str) -> None:
         """Remove a tag with its lists."""
         async with self._turn() as turn:
-            found = await read_tag(turn.session, name, WITHOUT_DIRECTORIES)
-            check_removal(TagStatus(found["status"]))
-            lists = [deleted(LISTS, padded(each.id)) for each in lists_of(found)]
-            await turn.commit([deleted(TAGS, name), *lists])
+            await names.remove_tag(turn, name)
 
     async def revisions(self) -> Sequence[TagRevision]:
         """Revision and status of every tag; whoever asks every second also completes what others left, and sweeps."""
@@ -296,6 +217,11 @@ class MongodbConditionsStore:
         """Intervals with id > after_id, by id."""
         async with self._session() as session:
             return await find_intervals(session, after_id, most)
+
+    async def interval_page(self, first: int, most: int, *, descending: bool = False) -> tuple[int, Sequence[Interval]]:
+        """How many intervals there are, and some of them."""
+        async with self._session() as session:
+            return await find_page(session, first, most, descending=descending)
 
     async def attach_interval(self, name: str, id: int) -> Interval:  # noqa: A002 - the field's name
         """Attach an interval to a list."""
@@ -396,10 +322,6 @@ class MongodbConditionsStore:
                 raise refusal.within(f"{name}[{k}]") from None
         return detached
 
-    async def _new_id(self, turn: Turn, kind: str) -> Int64:
-        await self._ids.reserve(turn.session, kind, 1)
-        return Int64(self._ids.next(kind))
-
     def _next_id(self) -> int:
         return self._ids.next("interval")
 
@@ -414,18 +336,8 @@ class MongodbConditionsStore:
             yield await self._connected()
 
     async def _connected(self) -> Session:
-        if self._client is None:
-            self._client = make_client(
-                self._dsn,
-                password=self._password,
-                program="triggerlog conditions",
-                timeout_s=self._timeout_s,
-                connections=self._connections,
-            )
+        database, server = await self._database.met()
         if self._opened is None:
-            database = self._client.get_database(self._schema, read_preference=ReadPreference.PRIMARY)
-            server = await meet_server(database, self._timeout_s)
-            check_server(server, self._target)
             self._opened = Session(
                 database=database,
                 server=server,
@@ -434,6 +346,15 @@ class MongodbConditionsStore:
                 timeout_s=self._timeout_s,
             )
         return self._opened
+
+    def _make_client(self) -> Client:
+        return make_client(
+            self._dsn,
+            password=self._password,
+            program="triggerlog conditions",
+            timeout_s=self._timeout_s,
+            connections=self._connections,
+        )
 
     async def _see_free(self, session: Session) -> None:
         """See that a database has nothing, or conditions.
@@ -449,29 +370,5 @@ class MongodbConditionsStore:
             )
 
 
-async def _see_type(session: Session, name: str) -> None:
-    if await session.one(TYPES, name) is None:
-        raise unknown("payload_type", name)
-
-
-async def _see_free_name(session: Session, name: str) -> None:
-    if await session.one(TAGS, name, {"id": 1}) is not None:
-        raise exists("global_tag", name)
-
-
 def _extent(news: Sequence[NewInterval]) -> tuple[Key, Key]:
     return min(new.start for new in news), max(new.end for new in news)
-
-
-def _moves(tag: Document, attached: StoredList, earlier: StoredList | None) -> list[Change]:
-    """The changes that put a list into a tag, and take out the one of its type that was there."""
-    own = edited(LISTS, padded(attached.id), attached.own_revision, {"tag": attached.tag}, ("directory", "intervals"))
-    fields = {**attached.fields(), "updated_ns": Int64(time.time_ns())}
-    if earlier is None:
-        return [own, edited(TAGS, tag["_id"], int(tag["revision"]), fields)]
-    out = {"tag": None, **earlier.in_tag(None).fields()}
-    return [
-        own,
-        edited(LISTS, padded(earlier.id), earlier.own_revision, out),
-        edited(TAGS, tag["_id"], int(tag["revision"]), fields, fields_of(earlier.id)),
-    ]

@@ -6,7 +6,8 @@ deletes it at the end; who finds it there waits. MongoDB also updates one docume
 not; it is not needed while each writer stays in his turn.
 
 An order that changes one document is whole by itself. One that changes several is written into the document of the turn
-before it is applied: with that it has happened. Who finds a turn whose owner is gone takes it over, and applies its
+before it is applied: with that it has happened. (What is too long for one document lies in several beside the segments,
+which the document of the turn names.) Who finds a turn whose owner is gone takes it over, and applies its
 order once more, which changes nothing where it was applied already; then it is his. What an owner wrote before that
 (segments that nothing refers to) is not looked at by anybody.
 
@@ -19,7 +20,7 @@ same millisecond, or of one that takes it over while its owner wakes up, both ma
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -27,10 +28,12 @@ from typing import Any
 from uuid import uuid4
 
 import bson
+from bson import ObjectId
+from bson.raw_bson import RawBSONDocument
 
-from backends.base import StoreError, StoreUnavailable
+from backends.base import StoreBusy, StoreError
 from backends.mongodb.conditions.segments import Document
-from backends.mongodb.conditions.session import TURN, UNJOURNALED, Session
+from backends.mongodb.conditions.session import SEGMENTS, TURN, UNJOURNALED, Session
 from backends.mongodb.server.owner import is_dead, new_owner
 from schemas.conditions.rules import ConditionsRefused
 
@@ -40,6 +43,8 @@ LAPSES_S = 20.0
 RENEW_S = 5.0
 LOOK_S = 0.005
 """How often to look whether a turn that is waited for has come free, about."""
+PART_BYTES = 8 * 1024 * 1024
+"""Of an order, about: a document has 16 MB at most."""
 WRITER = "writer"
 KINDS = ("insert", "update", "delete")
 """In this order: what moves is at both places for a moment, and never at none."""
@@ -88,7 +93,7 @@ class Turn:
         """Renew the turn where it is time; a long order does so after each of its steps.
 
         Raises:
-            StoreUnavailable: somebody has taken it over.
+            StoreBusy: somebody has taken it over.
         """
         now_s = asyncio.get_running_loop().time()
         if now_s - self._renewed_s > RENEW_S:
@@ -99,11 +104,12 @@ class Turn:
         """Do all changes or none; once in a turn.
 
         Raises:
-            StoreUnavailable: somebody has taken the turn over, and nothing was changed; or the database does not
-                answer, and the changes are made or not, but never some of them.
+            StoreBusy: somebody has taken the turn over, and nothing was changed.
+            StoreUnavailable: the database does not answer, and the changes are made or not, but never some of them.
         """
         if len(changes) > 1:
-            order = bson.encode({"changes": [vars(change) for change in changes]})
+            parts = list(_parts(changes))
+            order = parts[0] if len(parts) == 1 else await self._beside(parts)
             await self._write({"$set": {"order": order}}, self.session.concern)
         else:
             # FerretDB does not look at the revision of what it edits.
@@ -112,15 +118,21 @@ class Turn:
         if len(changes) == 1 and not done:
             raise self._taken_over()
 
+    async def _beside(self, parts: Sequence[bytes]) -> list[ObjectId]:
+        """Write parts of an order into documents of their own, which the sweep removes when it is over."""
+        ids = [ObjectId() for _ in parts]
+        for id_, part in zip(ids, parts, strict=True):
+            await self.session.insert(SEGMENTS, [{"_id": id_, "order": part}])
+            await self.keep()
+        return ids
+
     async def _write(self, change: Document, concern: Mapping[str, Any]) -> None:
         found = await self.session.update(TURN, [{"q": {"_id": WRITER, "mark": self._mark}, "u": change}], concern)
         if not found:
             raise self._taken_over()
 
-    def _taken_over(self) -> StoreUnavailable:
-        return StoreUnavailable(
-            f"{self.session.target}: another process took over the writing, since this one was silent for too long"
-        )
+    def _taken_over(self) -> StoreBusy:
+        return StoreBusy("another process took over the writing of conditions, since this one was silent for too long")
 
 
 class Turns:
@@ -136,7 +148,7 @@ class Turns:
         """Wait for a turn, and give it back at the end.
 
         Raises:
-            StoreUnavailable: others have held it for as long as a command may take.
+            StoreBusy: others have held it for as long as a command may take.
         """
         async with self._here:
             mark = uuid4().hex
@@ -168,10 +180,8 @@ class Turns:
             if self._is_abandoned(found) and await self._take_over(session, found["mark"], mark):
                 return
             if asyncio.get_running_loop().time() > deadline_s:
-                raise StoreUnavailable(
-                    f"{session.target}: another process ({str(found['owner']).rpartition(':')[0]}) has been writing"
-                    f" conditions for {session.timeout_s:g} s; try again"
-                )
+                owner = str(found["owner"]).rpartition(":")[0]
+                raise StoreBusy(f"another process ({owner}) has been writing conditions for {session.timeout_s:g} s")
             await asyncio.sleep(random.uniform(0, 2 * LOOK_S))  # noqa: S311 - so that nobody always comes second
 
     async def _take_over(self, session: Session, old: str, mark: str) -> bool:
@@ -181,7 +191,7 @@ class Turns:
         if found is None or found["mark"] != mark:
             return False
         if "order" in found:
-            await apply(session, [Change(**change) for change in bson.decode(found["order"])["changes"]])
+            await apply(session, await _order(session, found["order"]))
             # Before anything else changes, or it would be applied over that.
             statement = {"q": {"_id": WRITER, "mark": mark}, "u": {"$unset": {"order": ""}}}
             await session.update(TURN, [statement], session.concern)
@@ -201,6 +211,31 @@ class Turns:
         except StoreError as error:
             # The order has happened, or was refused. The next one finds that the turn was this store's.
             log.debug("the turn of a writer is not given back: %s", error)
+
+
+def _parts(changes: Sequence[Change]) -> Iterator[bytes]:
+    """Changes in parts that a document takes."""
+    some: list[RawBSONDocument] = []
+    held = 0
+    for change in changes:
+        encoded = bson.encode(vars(change))
+        if some and held + len(encoded) > PART_BYTES:
+            yield bson.encode({"changes": some})
+            some, held = [], 0
+        some.append(RawBSONDocument(encoded))
+        held += len(encoded)
+    yield bson.encode({"changes": some})
+
+
+async def _order(session: Session, written: bytes | Sequence[ObjectId]) -> list[Change]:
+    """The changes of an order that was written down."""
+    if isinstance(written, bytes):
+        parts = [written]
+    else:
+        found = [await session.one(SEGMENTS, id_) for id_ in written]
+        parts = [each["order"] for each in found if each is not None]
+        assert len(parts) == len(written), "parts go after the turn that names them"
+    return [Change(**change) for part in parts for change in bson.decode(part)["changes"]]
 
 
 async def apply(session: Session, changes: Sequence[Change]) -> int:

@@ -9,9 +9,9 @@ from pymysql.err import IntegrityError
 
 from backends.mysql.conditions.rows import selected_points
 from backends.mysql.conditions.valid import valid_at
-from backends.mysql.protocol.connection import Connection, give_back
+from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import literal, quoted
-from backends.mysql.server.driver import DRIVER, roll_back
+from backends.mysql.server.driver import DRIVER
 from backends.mysql.server.errors import number_of
 from backends.sql.conditions.session import READ, WRITE, ConditionsSession, Points, Rows
 from backends.sql.conditions.tables import ConditionsTables
@@ -170,12 +170,4 @@ def _literal(value: str | int | None) -> str:
     return literal(value) if isinstance(value, str) else str(value)
 
 
-SESSION_DRIVER: Driver[MysqlConditionsSession] = Driver(
-    translated=DRIVER.translated,
-    login_refused=DRIVER.login_refused,
-    taken_too_long=DRIVER.taken_too_long,
-    is_closed=lambda session: session.connection.closed,
-    give_back=lambda session: give_back(session.connection),
-    roll_back=lambda session: roll_back(session.connection),
-    take_lock=lambda session, name, timeout_s: DRIVER.take_lock(session.connection, name, timeout_s),
-)
+SESSION_DRIVER: Driver[MysqlConditionsSession] = DRIVER.over(lambda session: session.connection)

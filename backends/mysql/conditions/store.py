@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateTable
 
-from backends.base import StoreUnavailable
+from backends.base import StoreBusy
 from backends.mysql.conditions.session import IDS, SESSION_DRIVER, MysqlConditionsSession
 from backends.mysql.protocol.sql import DIALECT, literal, quoted
 from backends.mysql.server.address import address_of, connect
@@ -74,7 +74,7 @@ class MysqlConditionsStore(SqlConditionsStore[MysqlConditionsSession]):
         try:
             await take(session.connection, name, LOCK_TIMEOUT_S)
         except LockNotGranted:
-            raise StoreUnavailable(f"another process makes tables in schema {self._schema!r}") from None
+            raise StoreBusy(f"another process makes tables in schema {self._schema!r}") from None
         # When something goes wrong the connection ends, and the lock goes with it.
         yield
         await release(session.connection, name)

@@ -5,11 +5,13 @@ from contextlib import AbstractContextManager, contextmanager
 
 from pymysql.err import MySQLError
 
-from backends.base import BatchRejected, StoreError, StoreUnavailable
+from backends.base import BatchRejected, StoreBusy, StoreError, StoreUnavailable
 from backends.diagnosis import refusals
 from backends.mysql.protocol.packets import TooLong
 from backends.mysql.protocol.records import NotAsMade
 
+LOCKS = (1205, 1206, 1213, 3572)
+"""Locks, deadlock: others are in the way."""
 # https://mariadb.com/kb/en/mariadb-error-code-reference/. What passes with time, or when an operator acts:
 TEMPORARY = frozenset(
     {
@@ -20,7 +22,7 @@ TEMPORARY = frozenset(
         *(1152, *range(1156, 1162)),  # the network
         *(1180, 1181, 1196, 1197, 1598, 1637, 3100),  # the commit, the binlog or replication failed; too many at once
         *(1194, 1195, 1712, 1877),  # a table is damaged, which is no reason to throw readings away
-        *(1205, 1206, 1213, 3572),  # locks, deadlock
+        *LOCKS,
         *(1223, 1290, 1792, 1836),  # read-only
         *(1317, 1969, 3024),  # interrupted, took too long
         *(1412, 1615),  # the table was altered under the statement
@@ -86,7 +88,8 @@ def _translated(error: MySQLError, target: str, otherwise: type[StoreError]) -> 
     if number in CLIENT or number == 0:
         return StoreUnavailable(f"{target} is not reachable: {one_line(error)}")
     if is_passing(error):
-        return StoreUnavailable(f"{target} cannot do it now: {one_line(error)} ({number})")
+        now = StoreBusy if number in LOCKS else StoreUnavailable
+        return now(f"{target} cannot do it now: {one_line(error)} ({number})")
     if otherwise is BatchRejected:
         return refusals.rejected(target, one_line(error), number, values=VALUES)
     return otherwise(f"{target} refuses: {one_line(error)} ({number})")

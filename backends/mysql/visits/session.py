@@ -5,13 +5,12 @@ from typing import Any
 from pymysql.err import MySQLError
 
 from backends.mysql.protocol.bulk import Insert, Inserter
-from backends.mysql.protocol.connection import Connection, give_back
+from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.packets import Packets
 from backends.mysql.server.address import Address, connect
-from backends.mysql.server.driver import DRIVER, roll_back
+from backends.mysql.server.driver import DRIVER
 from backends.mysql.server.errors import LOCK_WAIT, number_of
 from backends.mysql.server.facts import product_of
-from backends.mysql.server.locks import take
 from backends.sql.connection import Driver
 
 SETTINGS = (
@@ -141,15 +140,7 @@ async def open_session(address: Address, *, timeout_s: float, bulk: bool, give_u
     return Session(connection)
 
 
-SESSION_DRIVER: Driver[Session] = Driver(
-    translated=DRIVER.translated,
-    login_refused=DRIVER.login_refused,
-    taken_too_long=DRIVER.taken_too_long,
-    is_closed=lambda session: session.connection.closed,
-    give_back=lambda session: give_back(session.connection),
-    roll_back=lambda session: roll_back(session.connection),
-    take_lock=lambda session, name, timeout_s: take(session.connection, name, timeout_s),
-)
+SESSION_DRIVER: Driver[Session] = DRIVER.over(lambda session: session.connection)
 
 
 async def interrupt(fresh: Session, late: Session) -> bool:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar, cast
 
 from backends.postgresql.conditions.copying import copied_points
-from backends.postgresql.protocol.connection import Connection, give_back, roll_back
+from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import quoted
 from backends.postgresql.server.driver import DRIVER
 from backends.sql.conditions.session import READ, ConditionsSession, Points, Rows
@@ -143,12 +143,4 @@ def _valid_at(session: ConditionsSession) -> str:
     )
 
 
-SESSION_DRIVER: Driver[PostgresqlConditionsSession] = Driver(
-    translated=DRIVER.translated,
-    login_refused=DRIVER.login_refused,
-    taken_too_long=DRIVER.taken_too_long,
-    is_closed=lambda session: session.connection.is_closed(),
-    give_back=lambda session: give_back(session.connection),
-    roll_back=lambda session: roll_back(session.connection),
-    take_lock=lambda session, name, timeout_s: DRIVER.take_lock(session.connection, name, timeout_s),
-)
+SESSION_DRIVER: Driver[PostgresqlConditionsSession] = DRIVER.over(lambda session: session.connection)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import asyncpg
 
-from backends.base import BatchRejected, StoreError, StoreUnavailable
+from backends.base import BatchRejected, StoreBusy, StoreError, StoreUnavailable
 from backends.diagnosis import refusals
 from backends.postgresql.protocol.copy import NotBinaryCopy
 
@@ -25,6 +25,8 @@ TEMPORARY_CLASSES = frozenset(
         "XX",  # internal error; corruption is no reason to throw readings away
     }
 )
+BUSY_CLASSES = frozenset({"40", "55"})
+"""Those of them where only others are in the way."""
 LOGIN_CLASSES: dict[str, str] = {
     "28": "correct the user in `dsn`, or what `password_env` or `password_file` gives; pg_hba.conf there says who may",
     "3D": "create it there (CREATE DATABASE), or name another in `dsn`",
@@ -74,7 +76,8 @@ def _translated(error: asyncpg.PostgresError, target: str, otherwise: type[Store
     # A right that was taken away is no batch's fault: readings wait until it is given back.
     taken_away = error.sqlstate == NO_RIGHT and otherwise is BatchRejected
     if kind in TEMPORARY_CLASSES or kind in LOGIN_CLASSES or taken_away:
-        return StoreUnavailable(f"{target} cannot do it now: {one_line(error)} ({error.sqlstate})")
+        now = StoreBusy if kind in BUSY_CLASSES else StoreUnavailable
+        return now(f"{target} cannot do it now: {one_line(error)} ({error.sqlstate})")
     if otherwise is not BatchRejected:
         return otherwise(f"{target} refuses: {one_line(error)} ({error.sqlstate})")
     # Each partition has a name of its own, and so have its constraints.

@@ -24,14 +24,14 @@ async def append(
         " ORDER BY major DESC, minor DESC LIMIT 1",
         locked.content,
     )
-    replaced: list[Key] = []
+    replaced: list[tuple[Key, Key]] = []
     for major, minor, id_ in newest:
         key = Key(major, minor)
         # What was open until now goes on behind one that is closed.
         goes_on = id_ is not None and Key(*many.ends[0].tolist()) != END
         if key > first or (key == first and id_ is not None) or goes_on:
             return False
-        replaced = [key] if key == first else []
+        replaced = [(key, key)] if key == first else []
     await own_content(session, locked, among)
     await session.delete_points(locked.content, replaced)
     await _write(session, locked.content, many, now_ns)

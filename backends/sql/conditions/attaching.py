@@ -8,7 +8,7 @@ from dataclasses import replace
 from backends.sql.conditions.appending import append
 from backends.sql.conditions.locks import LockedList, changed, lock_lists, lock_tag, own_content
 from backends.sql.conditions.reading import interval
-from backends.sql.conditions.session import ConditionsSession, Rows, placeholders
+from backends.sql.conditions.session import ConditionsSession, placeholders
 from backends.sql.conditions.stretch import Change, Stretch, loose_row
 from backends.sql.conditions.tables import LOOSE
 from schemas.conditions.intervals import Interval, Intervals, Key, NewInterval
@@ -114,32 +114,27 @@ async def _write(session: ConditionsSession, content: int, stretch: Stretch) -> 
     change: Change = stretch.change()
     taken = await session.take_ids(stretch.ids) if stretch.ids else ()
     ids: dict[int | None, int] = {-number: id_ for number, id_ in enumerate(taken, start=1)}
+    loose = change.loose(ids)
+    # Before anything is deleted: MariaDB would look for the row of each entry of the index that was.
+    held = await _held(session, content, [row[0] for row in loose])
     await session.delete_points(content, change.removed)
     await session.insert_points(content, change.rows(ids))
-    await _keep_loose(session, change.loose(ids))
-    await session.add_intervals(content, change.intervals)
-
-
-async def _keep_loose(session: ConditionsSession, rows: Rows) -> None:
-    """Store what was detached from a list, unless another list, of a clone, still has it."""
-    if not rows:
-        return
-    ids = [row[0] for row in rows]
-    held = await _held(session, ids)
     if held:
         # Who detaches the same from the other list now has to be waited for, or neither of both would store it. This
         # is the last lock that a transaction takes.
         await session.fetch(f"SELECT id FROM {session.detaching} WHERE id = 1 FOR UPDATE")
-        held = await _held(session, ids)
-    await session.insert_loose([row for row in rows if row[0] not in held])
+        held = await _held(session, content, sorted(held))
+    await session.insert_loose([row for row in loose if row[0] not in held])
+    await session.add_intervals(content, change.intervals)
 
 
-async def _held(session: ConditionsSession, ids: Sequence[int]) -> set[int]:
-    """Those ids that a list has."""
+async def _held(session: ConditionsSession, content: int, ids: Sequence[int]) -> set[int]:
+    """Those ids of what a content has detached that another one, of a clone, still has: such are not loose."""
     held: set[int] = set()
     for some in _parts(ids):
-        text = f"SELECT DISTINCT id FROM {session.breakpoints} WHERE id IN ({placeholders(len(some))})"
-        held |= {row[0] for row in await session.fetch(text, *some)}
+        wanted = f"content <> $1 AND id IN ({placeholders(len(some), 2)})"
+        found = await session.fetch(f"SELECT DISTINCT id FROM {session.breakpoints} WHERE {wanted}", content, *some)
+        held |= {row[0] for row in found}
     return held
 
 

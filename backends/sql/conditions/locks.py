@@ -7,10 +7,9 @@ changes it or stops to refer to it, so that how many lists share it is known.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from backends.base import StoreUnavailable
 from backends.sql.conditions.session import ConditionsSession, Rows, placeholders
 from schemas.conditions.intervals import TagStatus
-from schemas.conditions.rules import unknown
+from schemas.conditions.rules import moved_meanwhile, unknown
 
 
 @dataclass(kw_only=True)
@@ -50,8 +49,7 @@ async def lock_lists(session: ConditionsSession, names: Iterable[str]) -> Mappin
     """Lock lists with their tags and contents.
 
     Raises:
-        ConditionsRefused: there is no such list.
-        StoreUnavailable: a list was given to a tag, or taken from one, at the same moment.
+        ConditionsRefused: there is no such list, or it was given to a tag, or taken from one, at the same moment.
     """
     found = await _named(session, names)
     tags = await _lock(session, session.tags, "id, status", {tag for _, tag in found.values() if tag is not None})
@@ -61,8 +59,10 @@ async def lock_lists(session: ConditionsSession, names: Iterable[str]) -> Mappin
     shared = await lock_contents(session, [row[2] for row in rows.values()])
     locked: dict[str, LockedList] = {}
     for name, (id_, tag) in found.items():
-        if id_ not in rows or rows[id_][1] != tag:
-            raise StoreUnavailable(f"payload list {name} was given to another tag, or removed, at the same moment")
+        if id_ not in rows:
+            raise unknown("payload_list", name)
+        if rows[id_][1] != tag:
+            raise moved_meanwhile("payload_list", name)
         _, _, content, created_ns = rows[id_]
         locked[name] = LockedList(
             id=id_,

@@ -22,6 +22,7 @@ from schemas.conditions.rules import (
     check_status_change,
     check_tag,
     exists,
+    has_intervals,
     in_use,
     unknown,
 )
@@ -96,10 +97,14 @@ async def payload_list(session: ConditionsSession, name: str) -> PayloadList:
 
 
 async def remove_list(session: ConditionsSession, name: str) -> None:
-    """Remove a list that no tag has."""
+    """Remove an empty list that no tag has."""
     locked = (await lock_lists(session, [name]))[name]
-    if locked.tag is not None:
-        raise in_use("payload_list", name, f"global tag {(await payload_list(session, name)).tag}")
+    # Nobody attaches anything to it any more.
+    found = await payload_list(session, name)
+    if found.tag is not None:
+        raise in_use("payload_list", name, f"global tag {found.tag}")
+    if found.intervals:
+        raise has_intervals(name, found.intervals)
     await session.run(f"DELETE FROM {session.lists} WHERE id = $1", locked.id)
     await release_contents(session, [locked.content])
 

@@ -22,6 +22,20 @@ async def intervals(session: ConditionsSession, after_id: int, most: int) -> Seq
     return await _found(session, ">", after_id, most)
 
 
+async def interval_page(
+    session: ConditionsSession, first: int, most: int, *, descending: bool
+) -> tuple[int, Sequence[Interval]]:
+    """How many intervals there are; and some of them, by id: their ids are counted off in the indexes alone."""
+    in_lists = f"SELECT DISTINCT id FROM {session.breakpoints} WHERE id > 0"
+    counted = f"SELECT (SELECT COUNT(*) FROM ({in_lists}) i) + (SELECT COUNT(*) FROM {session.loose})"
+    ((count,),) = await session.fetch(counted)
+    order = f"ORDER BY id {'DESC' if descending else 'ASC'} LIMIT"
+    each = f"({in_lists} {order} {first + most}) UNION ALL (SELECT id FROM {session.loose} {order} {first + most})"
+    ids = [row[0] for row in await session.fetch(f"SELECT id FROM ({each}) i {order} {most} OFFSET {first}")]
+    found = await _found(session, ">=", min(ids), len(ids)) if ids else []
+    return int(count), found[::-1] if descending else found
+
+
 async def _found(session: ConditionsSession, sign: str, id_: int, most: int) -> list[Interval]:
     rows = await session.fetch(found_text(session, sign, most), id_)
     return await _with_ends(session, sorted(rows, key=lambda row: int(row[0]))[:most])

@@ -141,14 +141,20 @@ class ConditionsSession(ABC):
 
     # --- what follows from it --------------------------------------------------------------------------------------
 
-    async def delete_points(self, content: int, keys: Sequence[Key]) -> None:
-        """Remove breakpoints of a content."""
-        for first in range(0, len(keys), DELETED_AT_ONCE):
-            some = keys[first : first + DELETED_AT_ONCE]
+    async def delete_points(self, content: int, ranges: Sequence[tuple[Key, Key]]) -> None:
+        """Remove breakpoints of a content, from the first key of each range to its last."""
+        many = [each for each in ranges if each[0] != each[1]]
+        delete = f"DELETE FROM {self.breakpoints} WHERE content = $1"
+        for first, last in many:
+            within = f"{self.compare('>=', '$2', '$3')} AND {self.compare('<=', '$4', '$5')}"
+            await self.run(f"{delete} AND {within}", content, *first, *last)
+        keys = [first for first, last in ranges if first == last]
+        for begin in range(0, len(keys), DELETED_AT_ONCE):
+            some = keys[begin : begin + DELETED_AT_ONCE]
             values = [number for key in some for number in key]
             # An OR of equalities is what every optimizer here makes look-ups of.
             found = " OR ".join(f"(major = ${2 * k + 2} AND minor = ${2 * k + 3})" for k in range(len(some)))
-            await self.run(f"DELETE FROM {self.breakpoints} WHERE content = $1 AND ({found})", content, *values)
+            await self.run(f"{delete} AND ({found})", content, *values)
 
     async def around(self, content: int, start: Key, end: Key) -> Rows:
         """The columns POINT of what an interval may touch: the last before start, those up to end, and the newest."""

@@ -163,6 +163,11 @@ class SqlConditionsStore(ABC, Generic[S]):
         async with self._transaction(READ) as session:
             return await reading.intervals(session, after_id, most)
 
+    async def interval_page(self, first: int, most: int, *, descending: bool = False) -> tuple[int, Sequence[Interval]]:
+        """How many intervals there are, and some of them."""
+        async with self._transaction(READ) as session:
+            return await reading.interval_page(session, first, most, descending=descending)
+
     async def attach_interval(self, name: str, id: int) -> Interval:  # noqa: A002 - the field's name
         """Attach an interval to a list."""
         async with self._transaction() as session:

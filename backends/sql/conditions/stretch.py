@@ -2,22 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from backends.sql.conditions.session import Rows
 from schemas.conditions.intervals import Interval, Key, TagStatus
 from schemas.conditions.line import Line, Point
 
+Range = tuple[Key, Key]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
     """What is to be written.
 
-    removed: keys whose rows go. added: breakpoints that come, also where a row has gone. detached: intervals that the
-    list has no more. intervals: how many more it holds than before.
+    removed: first and last key of each range of keys whose rows go. added: breakpoints that come, also where a row has
+    gone. detached: intervals that the list has no more. intervals: how many more it holds than before.
     """
 
-    removed: Sequence[Key]
+    removed: Sequence[Range]
     added: Sequence[Point]
     detached: Sequence[Interval]
     intervals: int
@@ -68,9 +71,16 @@ class Stretch:
     def change(self) -> Change:
         """What is to be written."""
         stored, wanted = self._stored, {point.key: point for point in self._line.points}
-        removed = [key for key, point in stored.items() if wanted.get(key) is not point]
         added = [point for key, point in wanted.items() if stored.get(key) is not point]
-        gone = sum(stored[key].id is not None for key in removed)
+        removed: list[Range] = []
+        gone = 0
+        # Rows that go one after the other are one range. The list has no others between them: it lacks some here only
+        # before its newest one, which stays.
+        for is_kept, points in groupby(stored.values(), lambda point: wanted.get(point.key) is point):
+            if not is_kept:
+                some = list(points)
+                removed.append((some[0].key, some[-1].key))
+                gone += sum(point.id is not None for point in some)
         come = sum(point.id is not None for point in added)
         return Change(removed=removed, added=added, detached=self._detached, intervals=come - gone)
 

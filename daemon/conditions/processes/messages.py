@@ -24,11 +24,14 @@ class Report(Message):
     """What a process has done since its last report, and how it is.
 
     answers: by route and status. latencies_ms: how many questions for what is valid took so long, by the upper bound of
-    their bucket. problem: why only what is known without the database is answered, None where it answers.
+    their bucket. clients: address, User-Agent, requests and bytes of each that is told apart; others: requests and
+    bytes of the others. problem: why only what is known without the database is answered, None where it answers.
     """
 
     answers: dict[str, dict[int, int]] = Field(default_factory=dict)
     latencies_ms: dict[float, int] = Field(default_factory=dict)
+    clients: list[tuple[str, str, int, int]] = Field(default_factory=list)
+    others: tuple[int, int] = (0, 0)
     memory_hits: int = 0
     database_reads: int = 0
     tags: int = 0

@@ -6,9 +6,10 @@ import gc
 import socket
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from backends import open_conditions_store
-from backends.base import StoreUnavailable
+from backends.base import StoreBusy, StoreUnavailable
 from backends.conditions.base import ConditionsStore
 from backends.ending import end_tasks
 from daemon.conditions.processes.messages import REPORT_EVERY_S, Report, ServerSpec, Told
@@ -34,9 +35,19 @@ FIRST_TRY_S = 5.0
 BACKLOG = 4096
 """Connections that wait to be taken: a farm begins its jobs at the same moment."""
 
-RETRY_FIRST_S, RETRY_MOST_S = 0.2, 5.0
+RETRY_FIRST_S, RETRY_MOST_S = 0.2, 2.0
 END_WITHIN_S = 5
 """For the answers that are under way."""
+
+
+@dataclass(kw_only=True)
+class _Tables:
+    """Whether the tables are there. tried: set after the first try to make or check them. lack: why they are not."""
+
+    tried: asyncio.Event = field(default_factory=asyncio.Event)
+    lack: StoreUnavailable | None = field(
+        default_factory=lambda: StoreBusy("the tables of conditions are being made or checked")
+    )
 
 
 class _Server(LimitedServer):
@@ -61,6 +72,7 @@ async def _serve(spec: ServerSpec, parent: Parent[Message]) -> None:
         password=spec.password,
         connections=config.connections,
     )
+    tables = _Tables()
     reads = Reads(store, round(config.memory_mib * 2**20), lambda text: _tell(parent, text, is_warning=True))
     made = make_app(
         store,
@@ -68,6 +80,7 @@ async def _serve(spec: ServerSpec, parent: Parent[Message]) -> None:
         token=spec.token,
         reads_freely=config.is_local or config.reads_freely,
         any_name=not config.is_local,
+        lack=lambda: tables.lack,
         tell=lambda text: _tell(parent, text),
     )
     server = _Server(
@@ -79,20 +92,17 @@ async def _serve(spec: ServerSpec, parent: Parent[Message]) -> None:
         backlog=BACKLOG,
         timeout_graceful_shutdown=END_WITHIN_S,
     )
-    reads.freshness.problem = "it has not answered yet"
-    tried = asyncio.Event()
-    creating = asyncio.create_task(_create(store, reads, tried))
+    creating = asyncio.create_task(_create(store, tables))
     # What is here now stays: a collection that walks through all of it would hold up an answer for milliseconds.
     gc.collect()
     gc.freeze()
     try:
-        # An order that came while the tables are made would fail for want of them.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_TRY_S):
-                await tried.wait()
+                await tables.tried.wait()
         with contextlib.closing(_listening(spec)) as listening:
             serving = asyncio.create_task(server.serve(sockets=[listening]))
-            reporting = asyncio.create_task(_report(server, made.tally, reads, parent))
+            reporting = asyncio.create_task(_report(server, made.tally, reads, tables, parent))
             try:
                 await _until_stopped(parent, serving, creating)
                 server.should_exit = True
@@ -138,10 +148,8 @@ def _identity(spec: ServerSpec) -> Identity | None:
         raise Refused(str(error)) from None
 
 
-async def _create(store: ConditionsStore, reads: Reads, tried: asyncio.Event) -> None:
+async def _create(store: ConditionsStore, tables: _Tables) -> None:
     """Make the tables, or check them, as soon as the database answers.
-
-    tried: set after the first try, however it ended.
 
     Raises:
         StoreError: they are others than this version makes.
@@ -152,12 +160,12 @@ async def _create(store: ConditionsStore, reads: Reads, tried: asyncio.Event) ->
             try:
                 await store.create()
             finally:
-                tried.set()
+                tables.tried.set()
         except StoreUnavailable as error:
-            reads.freshness.problem = str(error)
+            tables.lack = error
             await backoff.pause()
         else:
-            reads.freshness.problem = None
+            tables.lack = None
             return
 
 
@@ -165,31 +173,33 @@ def _tell(parent: Parent[Message], text: str, *, is_warning: bool = False) -> No
     parent.send(Told(text=text, is_warning=is_warning))
 
 
-async def _report(server: LimitedServer, tally: Tally, reads: Reads, parent: Parent[Message]) -> None:
+async def _report(server: LimitedServer, tally: Tally, reads: Reads, tables: _Tables, parent: Parent[Message]) -> None:
     """Report twice a second, unless the parent does not follow: the next report has the rest."""
     while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.01)
     while True:
         if not parent.unacknowledged:
-            parent.send(report_of(tally, reads))
-        if reads.freshness.problem is not None:
+            parent.send(report_of(tally, reads, tables.lack))
+        if tables.lack is None and reads.freshness.problem is not None:
             reads.freshness.refresh()  # nobody may ask, and then nothing else would find out that it is over
         await asyncio.sleep(REPORT_EVERY_S)
 
 
-def report_of(tally: Tally, reads: Reads) -> Report:
-    """Put a report together."""
+def report_of(tally: Tally, reads: Reads, lack: StoreUnavailable | None = None) -> Report:
+    """Put a report together. lack: why the tables are not there."""
     counts = tally.take()
     answers: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for (route, status), count in counts.answers.items():
         answers[route][status] = count
     return Report(
         answers=answers,
+        clients=[(*client, use.requests, use.nbytes) for client, use in counts.uses.by_client.items()],
+        others=(counts.uses.others.requests, counts.uses.others.nbytes),
         latencies_ms=Counter(round(each, 2) if each < 10 else round(each) for each in counts.latencies_ms),
         memory_hits=counts.memory_hits,
         database_reads=counts.database_reads,
         tags=len(reads.tags),
         intervals=reads.tags.intervals,
         memory_bytes=reads.tags.nbytes + reads.bodies.nbytes,
-        problem=reads.freshness.problem,
+        problem=reads.freshness.problem if lack is None else str(lack),
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from backends.ending import end_tasks
+from daemon.conditions.clients import RecentUses, Use, Uses
 from daemon.conditions.processes.messages import Report, ServerSpec, Told
 from daemon.core.configuration import LoadedConfig, identity_of
 from daemon.core.configuration.api_token import api_token
@@ -73,6 +74,7 @@ class ConditionsServers:
         self._processes: list[_Process] = []
         self._answers: defaultdict[str, Counter[int]] = defaultdict(Counter)
         self._latencies, self._rates = Latencies(), Rates()
+        self._uses = RecentUses()
         self._memory_hits = self._database_reads = 0
         self._state, self._since_ns = ConditionsState.STARTING, time.time_ns()
         self._problem: str | None = None
@@ -142,6 +144,7 @@ class ConditionsServers:
             intervals_in_memory=max((each.intervals for each in reports), default=0),
             memory_mib=max((each.memory_bytes for each in reports), default=0) / 2**20,
             memory_limit_mib=self._config.memory_mib,
+            clients=self._uses.told(),
         )
 
     def _reserve(self) -> None:
@@ -208,6 +211,8 @@ class ConditionsServers:
             self._answers[route].update(by_status)
         self._memory_hits += report.memory_hits
         self._database_reads += report.database_reads
+        named = {(address, agent): Use(*use) for address, agent, *use in report.clients}
+        self._uses.add(Uses(by_client=named, others=Use(*report.others)))
         if report.latencies_ms:
             took, counts = np.array(list(report.latencies_ms)), np.array(list(report.latencies_ms.values()))
             self._latencies.add(took, counts, time.monotonic_ns())

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 from starlette.types import ASGIApp
 
+from backends.base import StoreUnavailable
 from backends.conditions.base import ConditionsStore
 from daemon.conditions.reading.reads import Reads
 from daemon.conditions.requests.counting import Counting, Tally
-from daemon.conditions.requests.errors import handle_errors
+from daemon.conditions.requests.errors import WithTables, handle_errors
 from daemon.conditions.requests.hot import HotRoutes
 from daemon.conditions.requests.routes.intervals import interval_orders, interval_routes
 from daemon.conditions.requests.routes.lists import list_orders, list_routes
@@ -42,6 +43,7 @@ def make_app(
     token: str,
     reads_freely: bool,
     any_name: bool = False,
+    lack: Callable[[], StoreUnavailable | None] = lambda: None,
     tell: Callable[[str], None] = lambda text: None,
 ) -> ConditionsApp:
     """Make it.
@@ -52,6 +54,7 @@ def make_app(
         token: needed for every order.
         reads_freely: whether reading needs none.
         any_name: whether it may be read by any name; see `AccessControl`.
+        lack: says why the tables are not there, None where they are; without them nothing is asked of the store.
         tell: records what an operator should know.
     """
     api = FastAPI(title="triggerlog conditions", docs_url=None, redoc_url=None, redirect_slashes=False)
@@ -69,5 +72,7 @@ def make_app(
 
     tally = Tally()
     hot = HotRoutes(api, reads=reads, counted=tally.read)
-    guarded = AccessControl(hot, token=token, reads_freely=reads_freely, any_name=any_name, requests=REQUESTS)
+    guarded = AccessControl(
+        WithTables(hot, lack), token=token, reads_freely=reads_freely, any_name=any_name, requests=REQUESTS
+    )
     return ConditionsApp(app=Counting(SecurityHeaders(guarded, policy=POLICY), tally), tally=tally)

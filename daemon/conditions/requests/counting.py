@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from daemon.conditions.clients import Client, Uses, agent_of
 from daemon.conditions.reading.reads import Answer
 from daemon.conditions.requests.hot import PREFIX, VALID
+from daemon.web.denial import client_of, header
 
 ROUTES = frozenset(
     {
@@ -30,12 +32,14 @@ class Counts:
     """What was counted.
 
     answers: by route and status. latencies_ms: of questions for what is valid. memory_hits, database_reads: of these.
+    uses: by client.
     """
 
     answers: Counter[tuple[str, int]] = field(default_factory=Counter)
     latencies_ms: list[float] = field(default_factory=list)
     memory_hits: int = 0
     database_reads: int = 0
+    uses: Uses = field(default_factory=Uses)
 
 
 class Tally:
@@ -49,10 +53,11 @@ class Tally:
         self.counts.memory_hits += answer.is_memory
         self.counts.database_reads += not answer.is_memory
 
-    def answered(self, path: str, status: int, took_ms: float) -> None:
-        """Count an answer."""
+    def answered(self, path: str, client: Client, status: int, nbytes: int, took_ms: float) -> None:
+        """Count an answer; nbytes: of its body."""
         route = route_of(path)
         self.counts.answers[route, status] += 1
+        self.counts.uses.count(client, nbytes)
         if route == VALID_ROUTE:
             self.counts.latencies_ms.append(took_ms)
 
@@ -75,18 +80,20 @@ class Counting:
             await self._app(scope, receive, send)
             return
         began = time.perf_counter()
-        status = NO_ANSWER
+        status, nbytes = NO_ANSWER, 0
 
         async def answer(message: Message) -> None:
-            nonlocal status
+            nonlocal status, nbytes
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
+            nbytes += len(message.get("body", b""))
 
         try:
             await self._app(scope, receive, answer)
         finally:
-            self._tally.answered(scope["path"], status, (time.perf_counter() - began) * 1e3)
+            client = client_of(scope), agent_of(header(scope, b"user-agent") or "")
+            self._tally.answered(scope["path"], client, status, nbytes, (time.perf_counter() - began) * 1e3)
 
 
 def route_of(path: str) -> str:

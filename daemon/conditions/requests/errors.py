@@ -3,14 +3,17 @@
 A name that is taken is also under `name`, as in the reference: its client in C++ shows `name[0]` before `detail`.
 """
 
+from collections.abc import Callable
 from http import HTTPStatus
 
 import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from backends.base import StoreError, StoreUnavailable
+from backends.base import StoreBusy, StoreError, StoreUnavailable
+from daemon.web.access import OPEN
 from daemon.web.errors import DOCS, ApiError, defect, http_problem, invalid_request
 from schemas.api.problem import Problem
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
@@ -22,8 +25,8 @@ STATUS = {
     RefusalKind.STATUS: HTTPStatus.CONFLICT,
     RefusalKind.INVALID: HTTPStatus.BAD_REQUEST,
 }
-RETRY_S = "2"
-"""Seconds after which what the database kept from being answered may be asked again."""
+RETRY = {"retry-after": "2"}
+"""Seconds after which what could not be answered now may be asked again."""
 
 
 def answer_of(error: Exception) -> tuple[int, bytes, dict[str, str]]:
@@ -32,9 +35,11 @@ def answer_of(error: Exception) -> tuple[int, bytes, dict[str, str]]:
         case ConditionsRefused():
             problem = Problem(detail=error.problem, fix=error.fix, field=error.field)
             return STATUS[error.kind], _body(problem, is_name=error.kind is RefusalKind.EXISTS), {}
+        case StoreBusy():
+            return HTTPStatus.SERVICE_UNAVAILABLE, _body(Problem(detail=str(error), fix="try again")), RETRY
         case StoreUnavailable():
             problem = Problem(detail=f"the database is away: {error}", fix="try again later")
-            return HTTPStatus.SERVICE_UNAVAILABLE, _body(problem), {"retry-after": RETRY_S}
+            return HTTPStatus.SERVICE_UNAVAILABLE, _body(problem), RETRY
         case StoreError():
             return HTTPStatus.INTERNAL_SERVER_ERROR, _body(Problem(detail=str(error))), {}
         case ApiError():
@@ -57,6 +62,23 @@ def handle_errors(app: FastAPI) -> None:
         app.exception_handler(kind)(_failed)
     app.exception_handler(HTTPException)(_http_error)
     app.exception_handler(RequestValidationError)(_invalid_request)
+
+
+class WithTables:
+    """Passes on what is asked once the tables are there: until then the database would refuse it for want of them."""
+
+    def __init__(self, app: ASGIApp, lack: Callable[[], StoreUnavailable | None]) -> None:
+        self._app = app
+        self._lack = lack
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, or say why not."""
+        lack = self._lack() if scope["type"] == "http" and scope["path"] not in OPEN else None
+        if lack is None:
+            await self._app(scope, receive, send)
+            return
+        status, body, headers = answer_of(lack)
+        await Response(body, status, headers, "application/json")(scope, receive, send)
 
 
 async def _failed(_: Request, error: Exception) -> Response:

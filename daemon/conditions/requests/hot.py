@@ -10,6 +10,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from daemon.conditions.reading.reads import Answer, Reads
 from daemon.conditions.requests.errors import answer_of
+from daemon.web.denial import header
+from daemon.web.encoding import takes_gzip
 from daemon.web.errors import ApiError
 from schemas.checking.problems import suggestion
 from schemas.conditions.intervals import LARGEST, Key
@@ -76,15 +78,12 @@ class HotRoutes:
     async def _send_answer(self, scope: Scope, send: Send, answer: Answer) -> None:
         etag, body = f'"{answer.etag}"'.encode(), answer.body.plain
         more = [VARY]
-        wanted = None
-        for name, value in scope["headers"]:
-            if name == b"accept-encoding" and b"gzip" in value:
-                packed = self._reads.compressed(answer)
-                if packed is not None:
-                    body, etag = packed, etag[:-1] + b'-gzip"'
-                    more.append((b"content-encoding", b"gzip"))
-            elif name == b"if-none-match":
-                wanted = value
+        if takes_gzip(header(scope, b"accept-encoding") or ""):
+            packed = self._reads.compressed(answer)
+            if packed is not None:
+                body, etag = packed, etag[:-1] + b'-gzip"'
+                more.append((b"content-encoding", b"gzip"))
+        wanted = header(scope, b"if-none-match")
         more.append((b"etag", etag))
         if answer.age_s is None:
             more.append((b"cache-control", FOR_EVER if answer.is_final else A_SECOND))
@@ -103,9 +102,9 @@ async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], bod
     await send({"type": "http.response.body", "body": body or b""})
 
 
-def _matches(wanted: bytes, etag: str) -> bool:
+def _matches(wanted: str, etag: str) -> bool:
     """Whether a client has this answer, compressed or not (RFC 9110, 13.1.2)."""
-    given = (each.strip().removeprefix("W/").strip('"') for each in wanted.decode("latin-1").split(","))
+    given = (each.strip().removeprefix("W/").strip('"') for each in wanted.split(","))
     return any(each in (etag, f"{etag}-gzip", "*") for each in given)
 
 

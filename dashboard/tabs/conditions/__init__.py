@@ -1,4 +1,4 @@
-"""The tab Conditions: what their server does, its global tags, intervals of a type, and what differs between tags."""
+"""The tab Conditions: what their server does, its tags, intervals of a type, how tags differ, and who asks."""
 
 from dashboard.tabs.conditions.callbacks import callbacks
 from dashboard.tabs.conditions.layout import panel

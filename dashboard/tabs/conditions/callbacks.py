@@ -12,8 +12,18 @@ from dashboard.feed.hub import Hub
 from dashboard.feed.relay import NotThere
 from dashboard.tabs.conditions.asked import Compared, Drawn, compared, drawn
 from dashboard.tabs.conditions.figures import height, timeline, timeline_note
-from dashboard.tabs.conditions.rows import difference_note, difference_rows, newest_first, tag_rows, tags_note
+from dashboard.tabs.conditions.layout import MOST_TAGS
+from dashboard.tabs.conditions.rows import (
+    client_rows,
+    clients_note,
+    difference_note,
+    difference_rows,
+    newest_first,
+    tag_rows,
+    tags_note,
+)
 from dashboard.tabs.figures import empty
+from dashboard.tabs.parts import choose
 from schemas.api.conditions import TagRow
 
 TAGS_S = 2.0
@@ -27,6 +37,12 @@ DRAWN_MOST = 16
 Listed = dict[str, list[Any]]
 """By tag what changes with it: when it last did, and how many intervals it has."""
 
+Shown = dict[str, Any]
+"""What is shown: `tags`; `usual`, those that are shown where the address names none; `type`, that the address names."""
+
+BETWEEN = "/"
+"""Tags in the address; no tag has it in its name."""
+
 UNANSWERED = (DaemonUnavailable, NotThere)
 
 
@@ -36,6 +52,8 @@ def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
     _listed(app, server)
     _types(app, server)
     _choice(app, server)
+    _chosen(app)
+    _clients(app, hub)
 
 
 def _listed(app: Dash, server: ConditionsServer) -> None:
@@ -49,49 +67,96 @@ def _listed(app: Dash, server: ConditionsServer) -> None:
         Output("conditions-listed", "data"),
         Output("conditions-chosen", "data"),
         Output("conditions-chosen", "value"),
+        Output("conditions-shown", "data"),
         Input("conditions-tick", "data"),
         State("conditions-listed", "data"),
         State("conditions-chosen", "value"),
+        State("conditions-shown", "data"),
     )
-    async def look(tick: dict[str, Any] | None, before: Listed | None, chosen: list[str]) -> Any:
-        """List the tags; at first the two that changed last are chosen."""
+    async def look(tick: dict[str, Any] | None, before: Listed | None, chosen: list[str], seen: Shown | None) -> Any:
+        """List the tags; those that the address names are chosen, else the two that had changed last at first."""
         if tick is None or server.url is None:
-            return (no_update,) * 7
+            return (no_update,) * 8
         try:
             tags = newest_first(await answers.get(server.url, TAGS_S, server.tags))
         except UNANSWERED as problem:
-            return no_update, no_update, f"Tags are unknown: {problem}.", False, *(no_update,) * 3
+            return no_update, no_update, f"Tags are unknown: {problem}.", False, *(no_update,) * 4
         listed: Listed = {tag.name: [tag.updated, tag.payload_iov_count] for tag in tags}
         is_new = listed != before
-        first = [] if before else [tag.name for tag in reversed(tags[:2])]
-        there = [name for name in chosen if name in listed] or first
+        shown, lost = shown_of(tick["view"], listed, seen)
         return (
             tag_rows(tags),
             tags_note(tags),
-            "",
-            True,
+            lost,
+            not lost,
             listed if is_new else no_update,
             list(listed) if is_new else no_update,
-            there if there != chosen else no_update,
+            shown["tags"] if shown["tags"] != chosen else no_update,
+            shown if shown != seen else no_update,
         )
+
+
+def shown_of(view: Mapping[str, Any], listed: Listed, seen: Shown | None) -> tuple[Shown, str]:
+    """What is to be shown of the tags that there are, by the address; and which of its tags are not there, in one line.
+
+    listed: the tag that changed last first. seen: what was shown before, None at first.
+    """
+    usual = [name for name in (seen or {}).get("usual", ()) if name in listed] or list(listed)[:2][::-1]
+    asked = None if view["tags"] is None else [name for name in view["tags"].split(BETWEEN) if name][:MOST_TAGS]
+    tags = usual if asked is None else [name for name in asked if name in listed]
+    lost = [name for name in asked or () if name not in listed]
+    problem = f"The address names what is not there: {', '.join(lost)}." if lost else ""
+    return {"tags": tags, "usual": usual, "type": view["type"]}, problem
 
 
 def _types(app: Dash, server: ConditionsServer) -> None:
     @app.callback(
         Output("conditions-type", "data"),
         Output("conditions-type", "value"),
-        Input("conditions-chosen", "value"),
+        Output("conditions-offered", "data"),
+        Input("conditions-shown", "data"),
         Input("conditions-listed", "data"),
-        State("conditions-type", "value"),
         prevent_initial_call=True,
     )
-    async def offer(chosen: list[str], listed: Listed | None, before: str | None) -> Any:
-        """Offer the types that the chosen tags have."""
+    async def offer(shown: Shown | None, listed: Listed | None) -> Any:
+        """Offer the types that the chosen tags have; the one that the address names is chosen, else the first."""
+        if not shown or not listed:
+            return (no_update,) * 3
         try:
-            found = sorted({type_ for tag in chosen for type_ in await server.lists(tag)}) if listed else []
+            found = sorted({type_ for tag in shown["tags"] for type_ in await server.lists(tag)})
         except UNANSWERED:
-            return no_update, no_update  # the list of tags says why
-        return found, before if before in found else next(iter(found), None)
+            return (no_update,) * 3  # the list of tags says why
+        type_ = shown["type"] if shown["type"] in found else next(iter(found), None)
+        return found, type_, type_
+
+
+def _chosen(app: Dash) -> None:
+    """What a person chooses goes into the address; what the page has put there itself is no choice."""
+
+    @app.callback(Input("conditions-chosen", "value"), State("conditions-shown", "data"), prevent_initial_call=True)
+    async def tags(chosen: list[str], shown: Shown | None) -> None:
+        if shown is not None and chosen != shown["tags"]:
+            choose(tags=BETWEEN.join(chosen))
+
+    @app.callback(Input("conditions-type", "value"), State("conditions-offered", "data"), prevent_initial_call=True)
+    async def type_(value: str | None, offered: str | None) -> None:
+        if value is not None and value != offered:
+            choose(type=value)
+
+
+def _clients(app: Dash, hub: Hub) -> None:
+    @app.callback(
+        Output("conditions-clients-table", "rowData"),
+        Output("conditions-clients-note", "children"),
+        Input("conditions-tick", "data"),
+        prevent_initial_call=True,
+    )
+    async def clients(_: Any) -> Any:
+        """Who asked within the last minute."""
+        if hub.status is None or hub.status.conditions is None:
+            return no_update, no_update
+        told = hub.status.conditions.clients
+        return client_rows(told), clients_note(told)
 
 
 def _choice(app: Dash, server: ConditionsServer) -> None:

@@ -1,4 +1,4 @@
-"""The layout of the tab Conditions: the server's figures, tags, a type's intervals over keys, and two tags compared."""
+"""The layout of the tab Conditions: figures, tags, a type's intervals over keys, two tags compared, and who asks."""
 
 from typing import Any
 
@@ -21,6 +21,11 @@ TAGS = [
     Column(name="author", label="Author", words=True, width=110, wide=True),
     *columns(("created", "Created"), ("changed", "Changed"), width=164),
 ]
+CLIENTS = [
+    Column(name="address", label="Address", width=170, wide=True),
+    Column(name="agent", label="User agent", words=True),
+    *columns(("requests", "Requests"), ("rate", "Requests/s"), ("sent", "Sent", "bodies of the answers")),
+]
 DIFFERENCES = [
     Column(name="type", label="Type", width=150, wide=True),
     *columns(("start", "From", "key"), ("end", "Until", "key, which is not part of it"), width=170),
@@ -34,8 +39,12 @@ def panel() -> list[Any]:
     return [
         tick("conditions-tick", every_ms=LOOK_MS),
         dcc.Store(id="conditions-listed"),
+        dcc.Store(id="conditions-shown"),
+        dcc.Store(id="conditions-offered"),
         _none(),
-        html.Div([_tiles(), _tags(), _chosen()], className="stack", hidden=True, **data(**{"if": "conditions"})),
+        html.Div(
+            [_tiles(), _tags(), _chosen(), _clients()], className="stack", hidden=True, **data(**{"if": "conditions"})
+        ),
     ]
 
 
@@ -134,6 +143,17 @@ def _tags() -> Any:
         ],
         className="panel",
         **aria("Global tags"),
+    )
+
+
+def _clients() -> Any:
+    return html.Section(
+        [
+            panel_head("Who asks", "conditions-clients-note"),
+            table("conditions-clients", CLIENTS, "Nobody asked within the last minute."),
+        ],
+        className="panel",
+        **aria("Clients of the server of conditions within the last minute"),
     )
 
 

@@ -1,4 +1,4 @@
-"""What the tab Conditions says of tags and of what differs between two of them, row by row."""
+"""What the tab Conditions says of tags, of what differs between two of them, and of who asks, row by row."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -7,8 +7,8 @@ from itertools import islice
 from dashboard.tabs.conditions.asked import Compared
 from dashboard.tabs.conditions.words import key_words
 from dashboard.tabs.tables import Cell, Row, cell, row
-from dashboard.words import NONE, count, counted, moment
-from schemas.api.conditions import TagRow
+from dashboard.words import NONE, count, counted, moment, number, size
+from schemas.api.conditions import ConditionsClients, ConditionsUse, TagRow
 from schemas.conditions.differences import Difference, Payload
 from schemas.conditions.intervals import Key, TagStatus
 
@@ -50,6 +50,37 @@ def _tag(tag: TagRow) -> Row:
 def _when(text: str) -> Cell:
     """A time of the contract: UTC without a zone."""
     return cell(moment(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1e3), text)
+
+
+def client_rows(told: ConditionsClients) -> list[Row]:
+    """A row a client, the one with the most requests first, and at the end one for all others."""
+    rows = [
+        row(
+            f"{each.address} {each.user_agent}",
+            address=each.address,
+            agent=each.user_agent or NONE,
+            **_asked(each, told),
+        )
+        for each in told.clients
+    ]
+    if told.others.requests:
+        rows.append(row("others", address="others", agent=NONE, **_asked(told.others, told)))
+    return rows
+
+
+def _asked(use: ConditionsUse, told: ConditionsClients) -> dict[str, Cell]:
+    rate = use.requests / max(1.0, told.over_s)
+    return {
+        "requests": cell(count(use.requests), use.requests),
+        "rate": cell(number(rate), rate),
+        "sent": cell(size(use.bytes), use.bytes),
+    }
+
+
+def clients_note(told: ConditionsClients) -> str:
+    """Of how long, and how many there are."""
+    others = " and others" if told.others.requests else ""
+    return f"{counted(len(told.clients), 'client')}{others} · last {round(told.over_s)} s"
 
 
 def difference_rows(found: Compared) -> list[Row]:

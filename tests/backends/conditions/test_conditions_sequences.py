@@ -158,7 +158,7 @@ class Player:
     async def remove_list(self, which: int) -> None:
         name = self._list(which)
         if name is not None:
-            permitted = self.model.lists[name].tag is None
+            permitted = self.model.lists[name].tag is None and not any(self.model.lists[name].runs())
             if await self._obeyed(self.store.remove_list(name), permitted=permitted, kind=RefusalKind.CONFLICT):
                 del self.model.lists[name]
 

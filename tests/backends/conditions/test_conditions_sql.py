@@ -17,13 +17,14 @@ from backends.kinds import KINDS
 from backends.memory.conditions import MemoryConditionsStore
 from backends.mysql.conditions.valid import statement
 from backends.postgresql.server.embedded import EmbeddedPostgresql
+from backends.sql.conditions.names import attach_list, remove_list
 from backends.sql.conditions.reading import found_text
 from backends.sql.conditions.store import SqlConditionsStore
 from backends.throwaway.base import ThrowawayServer
 from schemas.checking.dsn import Backend
 from schemas.conditions.intervals import KEY_DTYPE, Intervals, Key, NewInterval, TagStatus
 from schemas.conditions.line import Line, Point, texts
-from schemas.conditions.rules import RefusalKind
+from schemas.conditions.rules import ConditionsRefused, RefusalKind
 from schemas.config import DatabaseConfig
 from tests.support.conditions import (
     Span,
@@ -190,6 +191,32 @@ async def test_clones_are_changed_and_removed_at_the_same_time(store: SqlConditi
     await store.remove_tag("a")
     assert await sees(store, "SELECT COUNT(*) FROM {points}") in ([(0,)], [[0]])
     assert await sees(store, "SELECT COUNT(*) FROM {contents}") in ([(0,)], [[0]])
+
+
+async def test_a_list_that_moves_while_an_order_waits_for_it_is_said_to_have_moved(
+    store: SqlConditionsStore[Any], make: Make
+) -> None:
+    name, other = await bpm(store), make()
+    spare = (await store.add_list("bpm")).name
+    stored = await store.add_interval(new("x", 0))
+
+    async def late(change: Callable[[Any], Awaitable[object]], order: Awaitable[object]) -> ConditionsRefused:
+        """Give an order that has to wait for a change, which is committed then."""
+        async with other._transaction() as session:
+            await change(session)
+            waiting = asyncio.ensure_future(order)
+            await asyncio.sleep(0.3)
+            assert not waiting.done()
+        with pytest.raises(ConditionsRefused) as caught:
+            await waiting
+        return caught.value
+
+    moved = await late(lambda session: attach_list(session, "a", spare), store.attach_interval(name, stored.id))
+    assert (moved.kind, moved.field) == (RefusalKind.CONFLICT, "payload_list")
+    assert moved.problem == f"{name} was given to a global tag, or taken from one, at the same moment"
+    gone = await late(lambda session: remove_list(session, name), store.attach_interval(name, stored.id))
+    assert (gone.kind, gone.problem) == (RefusalKind.UNKNOWN, f"{name} is not there")
+    assert await store.interval(stored.id) == stored
 
 
 # --- bulk ------------------------------------------------------------------------------------------------------------
@@ -375,7 +402,7 @@ async def test_mariadb_reads_a_few_rows_of_each_list(mariadb_dsn: str, schema: s
             lambda: session.valid_at("a", at),
             lambda: session.around(contents[0], at, at._replace(minor=24_005)),
             lambda: session.ends([(contents[0], at)]),
-            lambda: session.delete_points(contents[0], [at, Key(0, 10)]),
+            lambda: session.delete_points(contents[0], [(at, at), (Key(0, 10), Key(0, 40))]),
         ]
         for ask in asks:
             before = await rows_read(session)

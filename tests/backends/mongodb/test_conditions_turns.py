@@ -97,10 +97,12 @@ async def _prepared(store: MongodbConditionsStore) -> None:
     await store.add_interval(new("free", 2, 12))
 
 
-@pytest.mark.parametrize("what", ORDERS)
+@pytest.mark.parametrize(("what", "part_bytes"), [*((what, None) for what in ORDERS), ("insert", 400)])
 async def test_an_order_that_is_cut_after_any_command_is_whole_or_did_not_happen(
-    what: str, make: Make, monkeypatch: pytest.MonkeyPatch
+    what: str, part_bytes: int | None, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if part_bytes is not None:
+        monkeypatch.setattr("backends.mongodb.conditions.turns.PART_BYTES", part_bytes)
     before = after = ""
     seen = set()
     done = False

@@ -4,7 +4,7 @@ import pytest
 
 from daemon.alarms import Severity
 from daemon.alarms.conditions import AFTER_S, not_served
-from schemas.api.conditions import ConditionsStatus
+from schemas.api.conditions import ConditionsClients, ConditionsStatus, ConditionsUse
 from schemas.api.status import Status
 from schemas.states import ConditionsState
 from tests.page.served import snapshot
@@ -29,6 +29,7 @@ def status_with(state: ConditionsState, problem: str | None, running: int = 1) -
         intervals_in_memory=0,
         memory_mib=0.0,
         memory_limit_mib=512.0,
+        clients=ConditionsClients(over_s=60.0, clients=[], others=ConditionsUse(requests=0, bytes=0)),
     )
     return snapshot(100, 10_000_000_000).model_copy(update={"conditions": server})
 

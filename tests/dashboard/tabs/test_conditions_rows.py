@@ -3,8 +3,18 @@
 from typing import Any
 
 from dashboard.tabs.conditions.asked import Compared
-from dashboard.tabs.conditions.rows import MOST_ROWS, difference_note, difference_rows, tag_rows, tags_note
-from schemas.api.conditions import TagRow
+from dashboard.tabs.conditions.callbacks import Listed, shown_of
+from dashboard.tabs.conditions.layout import MOST_TAGS
+from dashboard.tabs.conditions.rows import (
+    MOST_ROWS,
+    client_rows,
+    clients_note,
+    difference_note,
+    difference_rows,
+    tag_rows,
+    tags_note,
+)
+from schemas.api.conditions import ConditionsClient, ConditionsClients, ConditionsUse, TagRow
 from schemas.conditions.differences import Difference, Payload
 from schemas.conditions.intervals import Key
 
@@ -82,3 +92,49 @@ def test_of_many_differences_the_first_are_listed_and_what_was_not_read_is_said(
     note = difference_note(found)
     assert f"the first {MOST_ROWS} are listed" in note
     assert "only the chosen type’s: both have 90,000" in note
+
+
+def test_who_asks_is_listed_and_all_others_together_at_the_end() -> None:
+    told = ConditionsClients(
+        over_s=60.0,
+        clients=[
+            ConditionsClient(address="10.1.2.3", user_agent="job/1", requests=1200, bytes=3 * 2**20),
+            ConditionsClient(address="10.1.2.3", user_agent=None, requests=30, bytes=900),
+        ],
+        others=ConditionsUse(requests=6000, bytes=0),
+    )
+    assert [list(text(row).values())[1:] for row in client_rows(told)] == [
+        ["10.1.2.3", "job/1", "1,200", "20.0", "3.00 MiB"],
+        ["10.1.2.3", "–", "30", "0.50", "900 B"],
+        ["others", "–", "6,000", "100", "0 B"],
+    ]
+    assert clients_note(told) == "2 clients and others · last 60 s"
+    alone = told.model_copy(update={"others": ConditionsUse(requests=0, bytes=0), "clients": told.clients[:1]})
+    assert (len(client_rows(alone)), clients_note(alone)) == (1, "1 client · last 60 s")
+
+
+LISTED: Listed = {"newest": ["2026-03", 1], "middle": ["2026-02", 2], "oldest": ["2026-01", 3]}
+
+
+def view(tags: str | None = None, type_: str | None = None) -> dict[str, Any]:
+    return {"tags": tags, "type": type_}
+
+
+def test_without_an_address_the_two_that_had_changed_last_at_first_are_shown() -> None:
+    shown, problem = shown_of(view(), LISTED, None)
+    assert (shown, problem) == ({"tags": ["middle", "newest"], "usual": ["middle", "newest"], "type": None}, "")
+    # Another one changes: what somebody looks at stays.
+    again = {"oldest": ["2026-04", 3], **LISTED}
+    assert shown_of(view(), again, shown) == (shown, "")
+    chosen, _ = shown_of(view("oldest/newest", "bpm"), LISTED, shown)
+    assert (chosen["tags"], chosen["type"]) == (["oldest", "newest"], "bpm")
+    assert shown_of(view(), LISTED, chosen) == (shown, "")
+    assert shown_of(view(), {"oldest": ["2026-01", 3]}, chosen)[0]["tags"] == ["oldest"]
+
+
+def test_an_address_may_name_what_is_not_there_or_far_too_much() -> None:
+    shown, problem = shown_of(view("gone/oldest//x"), LISTED, None)
+    assert (shown["tags"], problem) == (["oldest"], "The address names what is not there: gone, x.")
+    assert shown_of(view(""), LISTED, None)[0]["tags"] == []
+    many = {str(number): ["", 0] for number in range(20)}
+    assert len(shown_of(view("/".join(many)), many, None)[0]["tags"]) == MOST_TAGS

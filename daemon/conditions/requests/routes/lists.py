@@ -10,7 +10,7 @@ from daemon.conditions.requests.routes.paging import Filter, Listing, Paging
 from daemon.conditions.requests.routes.routing import Context, at, json, new_router
 from schemas.api.conditions import ListAttachment, NewList, NewType
 from schemas.conditions.intervals import PayloadList, PayloadType
-from schemas.conditions.rules import ConditionsRefused, RefusalKind, unknown
+from schemas.conditions.rules import unknown
 
 TYPES: Listing[PayloadType] = Listing(
     row=payload_type,
@@ -118,10 +118,6 @@ def list_orders(context: Context) -> APIRouter:
     @at(routes, "DELETE", "deletePayloadList/{name}", "payload-lists/{name}/delete")
     async def delete_list(name: str) -> Response:
         """Remove a list that no tag has, and that has no intervals."""
-        found = await store.payload_list(name)
-        if found.intervals:
-            problem = f"{name} has {found.intervals} intervals, which would go with it"
-            raise ConditionsRefused(RefusalKind.CONFLICT, "payload_list", problem, "remove them first")
         await store.remove_list(name)
         context.wrote()
         return json({"detail": f"Payload List {name} deleted."})

@@ -1,8 +1,9 @@
 """Tags and lists with all their intervals, as the reference nests them; sent piece by piece, however much it is."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import orjson
@@ -12,16 +13,21 @@ from starlette.types import Message, Receive, Scope, Send
 
 from backends.conditions.base import ConditionsStore
 from daemon.conditions.contract import each_interval, interval, list_head, tag_head
+from daemon.web.errors import ApiError
 from schemas.conditions.intervals import GlobalTag, Intervals, ListContent, PayloadList
 
 STEP = 500
 """Intervals that are rendered in one go."""
 
-TAKEN_WITHIN_S = 10.0
-"""A piece is some 150 kB."""
-
 MOST_AT_A_TIME = 1
 """Answers of everything that are made at the same time: each may be all of the database."""
+
+WAITING, WAIT_S = 8, 60.0
+"""So many more may wait for their turn, and so long; others are refused."""
+
+LEAST_RATE = 500_000
+SLACK_S = 10.0
+"""Bytes a second that a client has to take, but for so long altogether: all others wait for it."""
 
 
 class Nested:
@@ -30,11 +36,15 @@ class Nested:
     def __init__(self, store: ConditionsStore) -> None:
         self._store = store
         self._turn = asyncio.Semaphore(MOST_AT_A_TIME)
+        self._waiting = 0
 
     async def answer(self, pieces: AsyncGenerator[bytes]) -> StreamingResponse:
         """Send pieces as one answer; what fails before the first one is answered as an error.
 
         What fails later ends the connection before the answer does, and no client takes that for all of it.
+
+        Raises:
+            ApiError: too many wait for their turn, or this one has waited for too long.
         """
         turn = self._in_turn(pieces)
         first = await anext(turn)
@@ -83,15 +93,33 @@ class Nested:
         yield b"]"
 
     async def _in_turn(self, pieces: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-        async with self._turn, aclosing(pieces):
+        async with aclosing(pieces), self._one_at_a_time():
             async for piece in pieces:
                 yield piece
+
+    @asynccontextmanager
+    async def _one_at_a_time(self) -> AsyncIterator[None]:
+        busy = ApiError(503, "others are being answered with everything", "try again later, or ask for pages", wait_s=2)
+        if self._waiting >= WAITING:
+            raise busy
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(WAIT_S):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise busy from None
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._turn.release()
 
 
 class _Pieces(StreamingResponse):
     """Pieces as one answer; however it ends, its turn and its connection to the database end with it.
 
-    A client that takes nothing for TAKEN_WITHIN_S is hung up on: all others wait for it.
+    A client that takes less than LEAST_RATE is hung up on: all others wait for it.
     """
 
     def __init__(self, first: bytes, rest: AsyncGenerator[bytes]) -> None:
@@ -99,9 +127,15 @@ class _Pieces(StreamingResponse):
         self._rest = rest
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        waited_s, sent = 0.0, 0
+
         async def taken(message: Message) -> None:
-            async with asyncio.timeout(TAKEN_WITHIN_S):
+            nonlocal waited_s, sent
+            began_s = time.monotonic()
+            async with asyncio.timeout(SLACK_S + sent / LEAST_RATE - waited_s):
                 await send(message)
+            waited_s += time.monotonic() - began_s
+            sent += len(message.get("body", b""))
 
         try:
             await super().__call__(scope, receive, taken)

@@ -42,6 +42,11 @@ class Paging:
         """Rows of this page and of those before it."""
         return (self.page or 1) * self.page_size
 
+    @property
+    def is_by_id(self) -> bool:
+        """Whether rows are wanted by id, whatever they are."""
+        return self.sort in (None, "id") and not self.search
+
     def only_with_page(self, **filters: str | None) -> None:
         """See that nothing is asked that would be ignored.
 
@@ -94,5 +99,8 @@ class Listing(Generic[T]):
 
     def cut(self, found: Sequence[T], count: int, paging: Paging) -> Response:
         """A page of what is found, in order: `count` in all."""
-        rows = [self.row(each) for each in found[paging.most - paging.page_size : paging.most]]
-        return json(page(rows, count, paging.page or 1, paging.page_size))
+        return self.whole(found[paging.most - paging.page_size : paging.most], count, paging)
+
+    def whole(self, of_page: Sequence[T], count: int, paging: Paging) -> Response:
+        """The page that has just these rows, of `count` in all."""
+        return json(page(list(map(self.row, of_page)), count, paging.page or 1, paging.page_size))

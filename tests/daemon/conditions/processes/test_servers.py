@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import asyncpg
 import httpx
 import psutil
 import pytest
 
+from backends.postgresql.schema.create import lock_schema
 from backends.throwaway.postgresql import ThrowawayPostgresql
 from daemon.conditions.processes.servers import ConditionsServers
 from daemon.core.configuration import load_config
@@ -148,6 +150,12 @@ async def test_several_processes_answer_what_was_written_through_any_of_them(
         assert status.memory_hits + status.database_reads >= status.requests["payloadiovs"]["200"]
         assert status.p99_ms is not None
         assert (status.tags_in_memory, status.memory_mib > 0) == (1, True)
+        told = status.clients
+        (client,) = told.clients
+        assert (client.address, (client.user_agent or "").startswith("python-httpx/")) == ("127.0.0.1", True)
+        assert 100 < client.requests <= sum(n for by in status.requests.values() for n in by.values())
+        assert client.bytes > 50 * client.requests
+        assert (told.others.requests, told.others.bytes, 0 < told.over_s <= 60) == (0, 0, True)
         assert any("physics is locked" in event.text for event in api.events.newest(50))
     assert not pids(api)
 
@@ -236,6 +244,26 @@ async def test_a_server_waits_for_a_database_that_is_away_at_the_start(
             assert (await api.client.get("globalTags")).json() == []
     finally:
         await postgresql.start()
+
+
+async def test_while_the_tables_are_made_the_answer_is_that_they_are(
+    tmp_path: Path, postgresql: Database, schema: str
+) -> None:
+    connection = await asyncpg.connect(postgresql.dsn)
+    making = connection.transaction()
+    await making.start()
+    await connection.execute(lock_schema(schema))
+    async with served(tmp_path, postgresql.dsn, schema, state=ConditionsState.DATABASE_AWAY) as api:
+        for method, path in (("POST", "pt"), ("GET", "pt"), ("GET", "globalTags"), ("DELETE", "deleteGlobalTag/a")):
+            refused = await api.client.request(method, path, json={"name": "a"} if method == "POST" else None)
+            said = "the tables of conditions are being made or checked; try again"
+            assert (refused.status_code, refused.json()["detail"]) == (503, said), path
+            assert refused.headers["retry-after"] == "2"
+        assert (await api.client.get(f"{api.servers.address}/health")).status_code == 200
+        await making.rollback()
+        await connection.close()
+        await api.state(ConditionsState.RUNNING)
+        await api.order("POST", "pt", {"name": "a"})
 
 
 async def test_a_port_that_is_taken_is_said_even_by_another_server_of_conditions(

@@ -11,6 +11,7 @@ import pytest
 
 from backends.base import StoreUnavailable
 from backends.memory.conditions import MemoryConditionsStore
+from daemon.conditions.clients import AGENT_LETTERS, Use, Uses
 from daemon.conditions.reading import freshness, reads
 from daemon.conditions.reading.freshness import Freshness
 from daemon.conditions.reading.reads import Reads
@@ -425,7 +426,8 @@ async def test_an_answer_is_compressed_for_who_takes_it_so_once_it_is_popular() 
         assert (encoding, gzip.decompress(packed)) == ("gzip", plain)
         assert packed_etag != etag
         assert len(packed) < len(plain) / 3
-        assert await raw("identity") == (plain, etag, None)
+        for refused in ("identity", "gzip;q=0", "*;q=1, gzip; q=0.000", "gzip;q=0.5, identity"):
+            assert await raw(refused) == (plain, etag, None), refused
         for known in (etag, packed_etag):
             again = await api.client.get(asked, headers={"if-none-match": known})
             assert again.status_code == 304
@@ -482,3 +484,23 @@ async def test_what_is_answered_is_counted_by_route_and_status() -> None:
         assert (counts.memory_hits, counts.database_reads, len(counts.latencies_ms)) == (2, 1, 4)
         assert all(0 < each < 1000 for each in counts.latencies_ms)
         assert not api.tally.take().answers
+
+
+async def test_requests_and_bytes_are_counted_by_address_and_user_agent() -> None:
+    store = MemoryConditionsStore()
+    await fill(store, "physics", types=1, intervals=3)
+    async with served(store) as api:
+        sent = 0
+        for _ in range(3):
+            sent += len((await api.client.get("gt", headers={"user-agent": "job/1"})).content)
+        refused = await api.client.post("gt", headers={"user-agent": "x" * 500, "authorization": "Bearer wrong"})
+        (reader, writer) = await asyncio.open_connection(*api.url.removeprefix("http://").split(":"))
+        writer.write(b"GET /api/cdb_rest/pt HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+        bare = (await reader.read()).partition(b"\r\n\r\n")[2]
+        writer.close()
+        assert api.tally.take().uses.by_client == {
+            ("127.0.0.1", "job/1"): Use(3, sent),
+            ("127.0.0.1", "x" * AGENT_LETTERS): Use(1, len(refused.content)),
+            ("127.0.0.1", ""): Use(1, len(bare)),
+        }
+        assert api.tally.take().uses == Uses()

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import httpx
 import pytest
 
 from backends.memory.conditions import MemoryConditionsStore
+from daemon.conditions.requests.routes import nested
 from schemas.conditions.intervals import LARGEST
 from tests.support.conditions_server import PREFIX, TOKEN, Served, fill, served
 
@@ -482,16 +484,72 @@ async def test_orders_need_the_token_and_reading_on_loopback_does_not(api: Serve
         assert (await guarded.client.get("globalTags", headers={"authorization": f"Bearer {TOKEN}"})).json() == []
 
 
-async def test_a_client_that_takes_nothing_of_all_intervals_does_not_keep_out_others_for_long(
-    monkeypatch: pytest.MonkeyPatch,
+async def half_an_answer(api: Served) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A client that has asked for everything, and taken the beginning of it."""
+    host, port = api.url.removeprefix("http://").split(":")
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)  # or the system would take megabytes for it
+    connection.connect((host, int(port)))
+    reader, writer = await asyncio.open_connection(sock=connection, limit=1024)
+    writer.write(f"GET {PREFIX}gt HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
+    await reader.readexactly(100)
+    return reader, writer
+
+
+@pytest.mark.parametrize("bytes_s", [0, 600_000])
+async def test_a_client_that_takes_all_intervals_slowly_does_not_keep_out_others_for_long(
+    bytes_s: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daemon.conditions.requests.routes.nested.TAKEN_WITHIN_S", 0.5)
+    monkeypatch.setattr(nested, "SLACK_S", 3.0)
+    monkeypatch.setattr(nested, "LEAST_RATE", 5_000_000)
     store = MemoryConditionsStore()
-    await fill(store, "physics", types=2, intervals=20_000)
+    await fill(store, "physics", types=2, intervals=30_000)
     async with served(store) as api:
-        reader, writer = await asyncio.open_connection(*api.url.removeprefix("http://").split(":"), limit=1024)
-        writer.write(f"GET {PREFIX}gt HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
-        await reader.readexactly(100)
-        async with asyncio.timeout(5):
-            assert (await api.client.get("globalTag/physics")).status_code == 200
+        reader, writer = await half_an_answer(api)
+
+        async def trickle() -> None:
+            while bytes_s and (piece := await reader.read(bytes_s // 20)):  # noqa: ASYNC110
+                await asyncio.sleep(len(piece) / bytes_s)
+
+        trickling = asyncio.create_task(trickle())
+        async with asyncio.timeout(12):
+            whole = (await api.client.get("globalTag/physics")).content
+        assert len(whole) > 15_000_000
+        trickling.cancel()
         writer.transport.abort()
+
+
+async def test_answers_of_everything_wait_for_their_turn_and_not_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nested, "WAIT_S", 0.3)
+    monkeypatch.setattr(nested, "WAITING", 2)
+    store = MemoryConditionsStore()
+    await fill(store, "physics", types=2, intervals=30_000)
+    async with served(store) as api:
+        _, writer = await half_an_answer(api)
+        answers = await asyncio.gather(*(api.client.get("gt") for _ in range(5)))
+        assert {each.status_code for each in answers} == {503}
+        assert "others are being answered with everything" in answers[0].json()["detail"]
+        assert answers[0].headers["retry-after"] == "2"
+        writer.transport.abort()
+        async with asyncio.timeout(10):
+            while (await api.client.get("globalTag/physics")).status_code != 200:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+
+async def test_a_page_of_intervals_is_counted_off_by_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryConditionsStore()
+    await fill(store, "physics", types=2, intervals=60)
+
+    async def everything(*_: object) -> object:
+        raise AssertionError("all intervals are read")
+
+    monkeypatch.setattr(store, "intervals", everything)
+    monkeypatch.setattr(store, "timeline", everything)
+    async with served(store) as api:
+        for order, sort in (("asc", ""), ("desc", ""), ("desc", "&sort=id")):
+            found = await ask(api, "GET", f"piov?page=3&page_size=50&order={order}{sort}")
+            ids = [each["id"] for each in found["results"]]
+            assert ids == (list(range(101, 121)) if order == "asc" else list(range(20, 0, -1)))
+            assert (found["count"], found["page"], found["total_pages"]) == (120, 3, 3)
+            assert {each["global_tag"] for each in found["results"]} == {"physics"}
+        assert (await ask(api, "GET", "piov?page=4&page_size=50"))["results"] == []
