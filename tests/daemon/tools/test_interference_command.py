@@ -31,6 +31,8 @@ def test_a_throw_away_run_from_the_command_line(tmp_path: Path) -> None:
         *SMALL,
         "--workload",
         "scan:1:0.1",
+        "--workload",
+        "orbit:1:0.1",
         "--pairs",
         "2",
         "--block",
@@ -45,8 +47,9 @@ def test_a_throw_away_run_from_the_command_line(tmp_path: Path) -> None:
     assert [block.kind for block in record.blocks] == list("ABABA")
     assert record.conditions.stored >= 200
     assert record.settings.workloads[0].period_s == 0.1
-    assert all(block.workloads["scan"].failed == 0 for block in record.blocks)
-    assert all((block.workloads["scan"].cycles > 0) == (block.kind == "B") for block in record.blocks)
+    for name in ("scan", "orbit"):
+        assert all(block.workloads[name].failed == 0 for block in record.blocks)
+        assert all((block.workloads[name].cycles > 0) == (block.kind == "B") for block in record.blocks)
     assert record.result is not None
     assert record.result.headline in re.sub(r"\s+", " ", done.stdout)
     report = html.read_text()
@@ -54,7 +57,9 @@ def test_a_throw_away_run_from_the_command_line(tmp_path: Path) -> None:
     again = (
         "triggerlog interference --backend postgresql --layout rows --rate 40 --instruments 6 --fill 200 --budget 100"
     )
-    assert record.command == f"{again} --workload scan:1:0.1:1 --pairs 2 --block 1 --warm-up 0.3"
+    assert (
+        record.command == f"{again} --workload scan:1:0.1:1 --workload orbit:1:0.1:1 --pairs 2 --block 1 --warm-up 0.3"
+    )
     assert record.command in report
     assert "5/5 A no readers added" in done.stderr
 
