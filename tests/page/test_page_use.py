@@ -184,8 +184,11 @@ def test_no_words_of_a_tile_are_cut_and_none_grows(stage: Stage, fresh: Watched)
     before = page.evaluate(heights)
     reader = {"clients": 64, "admitted": 48, "rate": 1234.0, "row_rate": 1_234_567.0}
     stage.figures(readers={"operators": reader}, waiting=12_345, drained_in_s=5000.0, at_risk=123_456, at_risk_ms=None)
-    expect(page.locator("#tile-reads .aside")).to_have_text("48 of 64 clients · 1,234,567 rows/s")
-    expect(page.locator("#tile-written .aside")).to_have_text("rows, sync · all 123,456 at risk")
+    for name, words in (
+        ("reads", "48 of 64 clients · 1,234,567 rows/s"),
+        ("written", "rows, sync · all 123,456 at risk"),
+    ):
+        expect(page.locator(f"#tile-{name} .aside")).to_have_text(words, use_inner_text=True)
     assert page.evaluate(heights) == before
     for width in (1600, 1440, 390):
         page.set_viewport_size({"width": width, "height": 900})

@@ -8,7 +8,7 @@ from typing import Any
 
 from dashboard.tabs.figures import CALM, CHOSEN, FAINT, INK, LIMIT, log_axis, mark_shapes, plot_axis, plot_layout
 from dashboard.tabs.interference.measured import Shown, by_neighbours, figure_of, geometric_mean
-from dashboard.words import count, counted, factor, number
+from dashboard.words import coarse, count, counted, factor, number, plain
 from schemas.api.interference import Block, Dose, Mean, Sample
 from schemas.marks import Mark
 
@@ -200,20 +200,20 @@ def _shapes(block: Block, mark: int | None) -> list[Figure]:
 
 
 def _names(blocks: Sequence[Block], bands: Sequence[Block], mark: int | None) -> list[Figure]:
-    """The readers of each band, and what they do to p99."""
+    """The readers of each band, and what they do to p99; of many bands in fewer digits, which fit on a phone."""
     read = [band for band in bands if band.kind == "B"]
     is_brief = len(read) > BRIEFLY
     return [
         {
             "text": f"<b>{count(band.readers) if is_brief else counted(band.readers, 'reader')}</b>"
-            + ("" if ratio is None else f"<br>{'' if is_brief else 'p99 '}×{factor(ratio)}"),
+            + ("" if ratio is None else f"<br>×{plain(coarse(ratio))}" if is_brief else f"<br>p99 ×{factor(ratio)}"),
             "x": (band.begin_s + band.end_s) / 2,
             "y": TOP,
             "xref": "x",
             "yref": "paper",
             "yanchor": "bottom",
             "showarrow": False,
-            "font": {"size": 11, "color": CHOSEN if band.readers == mark else INK},
+            "font": {"size": 9 if is_brief else 11, "color": CHOSEN if band.readers == mark else INK},
         }
         for band in (read if len(read) <= NAMED else [])
         for ratio in [by_neighbours(blocks, band, "p99_ms")]

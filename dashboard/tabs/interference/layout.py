@@ -40,7 +40,7 @@ READERS = [
     )
 ]
 SERVER = [
-    Column(name="name", label="Counter, per second", width=186, wide=True),
+    Column(name="name", label="Counter, per second", words=True, width=150, wide=True),
     *(
         Column(name=name, label=label, width=96, wide=True)
         for name, label in (("a", "A"), ("b", "B"), ("ratio", "B to A"))

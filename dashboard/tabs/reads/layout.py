@@ -13,24 +13,25 @@ from schemas.config.readers import GovernorConfig
 from schemas.config.workloads import Workload
 
 WORKLOADS = [
-    Column(name="name", label="Workload"),
-    Column(name="asks", label="Asks", words=True, width=160, wide=True),
-    Column(name="state", label="State", words=True, width=140, wide=True),
+    Column(name="name", label="Workload", width=100, wide=True),
+    Column(name="asks", label="Asks", words=True, width=124, wide=True),
+    Column(name="state", label="State", words=True, width=110, wide=True),
+    *columns(("clients", "Clients", "that may ask now, of all"), ("rate", "Answers/s"), ("rows", "Rows/s"), width=96),
     *columns(
-        ("clients", "Clients", "that may ask now, of all"),
-        ("rate", "Answers/s"),
-        ("rows", "Rows/s"),
         ("p50", "p50 ms"),
         ("p99", "p99 ms"),
         ("max", "Max ms"),
         ("deadline", "Deadline ms"),
         ("efficiency", "In time", "answered within the deadline, of all questions since the start"),
+        width=74,
+    ),
+    *columns(
         ("slipped", "Slipped", "by how much late answers delayed the questions after them, in total"),
         ("failed", "Failed", "questions without an answer"),
         width=64,
     ),
-    Column(name="since", label="Since", width=88, wide=True),
-    Column(name="stop", label="Action", press=True),
+    Column(name="since", label="Since", width=82, wide=True),
+    Column(name="stop", label="Action", press=True, width=78),
 ]
 NAME = Field(name="name", label="Name", value="operators")
 CEILINGS = fields(("commit_p99_ms", "Commit p99 at most, ms"), ("backlog_triggers", "Backlog at most, triggers"))

@@ -46,12 +46,12 @@ FITS = [
     Column(name="visits", label="Visits", width=70, wide=True),
 ]
 PAST = [
-    Column(name="id", label="Run", press=True, width=204, wide=True),
-    Column(name="mode", label="Index mode", words=True, width=148, wide=True),
+    Column(name="id", label="Run", press=True, width=190, wide=True),
+    Column(name="mode", label="Index mode", words=True, width=120, wide=True),
     Column(name="visits", label="Visits", width=64, wide=True),
     Column(name="lasted", label="Lasted", width=106, wide=True),
-    Column(name="problem", label="Ended early", words=True, width=96, wide=True),
-    Column(name="files", links=True, width=166, wide=True),
+    Column(name="problem", label="Ended early", words=True, width=88, wide=True),
+    Column(name="files", links=True, width=182, wide=True),
 ]
 
 
@@ -170,7 +170,7 @@ def _figure(title: str, name: str, height: int, *beside: Any) -> Any:
     note = html.Span("", id=f"visits-{name}-note", className="keys" if name == "parts" else "aside")
     caption = html.Figcaption([html.H2(title), *beside, note], className="panel-head")
     # Dash passes no name for screen readers on to a Graph.
-    picture = html.Div(drawn, id=f"visits-{name}-drawn", className="visits-drawn", role="img", **aria(title))
+    picture = html.Div(drawn, id=f"visits-{name}-drawn", role="img", **aria(title))
     return html.Figure([caption, picture], className="panel")
 
 

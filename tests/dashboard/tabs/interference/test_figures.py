@@ -88,6 +88,7 @@ def test_words_above_the_bands_say_how_many_readers_and_what_they_do() -> None:
     assert [name["text"].partition("<br>")[0] for name in brief] == [
         f"<b>{block.readers}</b>" for block in DOSES.blocks if block.kind == "B"
     ]
+    assert max(len(name["text"].partition("<br>")[2]) for name in brief) <= len("×0.54")
     many = Shown(**{**vars(DOSES), "blocks": [*DOSES.blocks, *DOSES.blocks]})
     assert len(brief) <= NAMED < 2 * len(brief)
     assert time_figure(many, None)["layout"]["annotations"] == []
