@@ -56,7 +56,7 @@ def interference(
     ] = None,
     pairs: Annotated[int, typer.Option(min=1, max=100, help="Blocks with readers; of each dose.")] = 6,
     block: Annotated[float, typer.Option(metavar="SECONDS", help="Length of a block.")] = 20.0,
-    warm_up: Annotated[float, typer.Option(metavar="SECONDS", help="Cut off at the begin of each.")] = 3.0,
+    warm_up: Annotated[float, typer.Option(metavar="SECONDS", help="Cut off at the start of each.")] = 3.0,
     doses: Annotated[
         str | None, typer.Option(metavar="N,N,...", help="Numbers of clients to try, all workloads together.")
     ] = None,

@@ -30,7 +30,7 @@ TICK_S = 0.1
 """Time between two looks at the backlog."""
 
 READY_S = 120.0
-"""Patience with the readers' processes at the begin."""
+"""Patience with the readers' processes at the start."""
 
 DRAIN_S = 0.6
 """Until every reader's process has heard an order, and has said how it is since."""
@@ -355,7 +355,7 @@ class ExperimentRun(Run):
         ceilings, others = self._beside
         if before is None:
             if others:
-                self._note(f"Other workloads ran at the begin, in A and in B alike: {', '.join(sorted(others))}.")
+                self._note(f"Other workloads ran at the start, in A and in B alike: {', '.join(sorted(others))}.")
             return
         if ceilings != before[0]:
             self._note(f"The governor was changed in block {self._number}: {ceilings or 'it is off'}.")

@@ -173,7 +173,7 @@ async def test_what_goes_on_beside_the_blocks_is_noted(tmp_path: Path) -> None:
     for _ in range(4):
         run._check_beside()
     assert run.notes == [
-        "Other workloads ran at the begin, in A and in B alike: w.",
+        "Other workloads ran at the start, in A and in B alike: w.",
         "The governor was changed in block 1: commit p99 at most 5 ms.",
         "Other workloads began in block 1: a run of visits.",
         "The governor was changed in block 1: it is off.",
