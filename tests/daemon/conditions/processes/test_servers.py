@@ -32,8 +32,6 @@ pytestmark = pytest.mark.slow
 
 PREFIX = "/api/cdb_rest/"
 NOT_MADE = re.compile("the tables of conditions are being made or checked|the database is away: .* not answer in time")
-    "the tables of conditions are being made or checked; |the database is away: .* not answer in time; "
-)
 
 
 @dataclass(frozen=True)
