@@ -251,12 +251,12 @@ async def test_a_tag_has_one_list_of_a_type(store: ConditionsStore) -> None:
     assert (await store.payload_list(name)).tag is None
     assert await valid(store, "a", 7) == {"bpm": "y"}
     assert (await store.tag("a")).intervals == 1
-    # What the tag had is as it was, and can be given back, or go.
+    # What the tag had is as it was, and can be given back; with an interval it does not go.
     assert await shown(store, name) == [("x", 0, 10)]
     await store.attach_list("a", name)
     assert await valid(store, "a", 7) == {"bpm": "x"}
-    await store.remove_list(second.name)
-    assert [each.name for each in await store.lists()] == [name, other]
+    await refused(store, CONFLICT, store.remove_list(second.name))
+    assert [each.name for each in await store.lists()] == [name, other, second.name]
 
 
 async def test_refused_lists_of_a_tag(store: ConditionsStore) -> None:

@@ -289,6 +289,33 @@ async def test_a_long_list_comes_back_as_it_went_in(store: SqlConditionsStore[An
     assert (await store.timeline(name)).urls.tolist() == given.urls.tolist()
 
 
+async def test_what_is_detached_in_a_row_is_deleted_as_one_range(
+    store: SqlConditionsStore[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, deleted = await bpm(store), []
+    await store.insert({name: many(5_000)})
+    over = await store.add_interval(NewInterval(url="over", start=Key(0, 5), end=Key(0, 49_985)))
+    async with store._connected() as session:
+        kind = type(session)
+    run = kind.run
+
+    async def counted(session: Any, text: str, *values: object) -> None:
+        deleted.extend([text] * text.startswith(f"DELETE FROM {session.breakpoints}"))
+        await run(session, text, *values)
+
+    monkeypatch.setattr(kind, "run", counted)
+    await store.attach_interval(name, over.id)
+    assert len(deleted) == 1
+    found = await held(store, name)
+    assert [(each.url, each.start.minor, each.end.minor) for each in found[:3]] == [
+        ("bpm/gains_0.json", 0, 5),
+        ("over", 5, 49_985),
+        ("bpm/gains_4998.json", 49_985, 49_990),
+    ]
+    assert (len(found), len(await loose_of(store))) == (4, 4_997)
+    await see_nothing_left_over(store)
+
+
 async def test_texts_come_back_as_they_went_in(store: SqlConditionsStore[Any]) -> None:
     urls = [
         "",
