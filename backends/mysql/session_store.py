@@ -63,6 +63,9 @@ class MysqlSessionStore(SqlSessionStore[S]):
         """Statements that create what is in the schema beside the tables; each may be run again."""
         return ()
 
+    async def _remove_left_over(self, session: S) -> None:
+        """Remove what a process that was killed has left beside what is there."""
+
     async def create(self) -> None:
         """Create the database and the tables, or check those that are there.
 
@@ -78,6 +81,7 @@ class MysqlSessionStore(SqlSessionStore[S]):
                     await session.run(create_table(table, product))
             for statement in self._beside_tables():
                 await session.run(statement)
+            await self._remove_left_over(session)
 
     async def drop(self) -> None:
         """Remove the database."""

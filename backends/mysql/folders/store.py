@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from backends.mysql.folders.session import MysqlFoldersSession
 from backends.mysql.protocol.connection import Connection
+from backends.mysql.protocol.sql import literal
 from backends.mysql.session_store import MysqlSessionStore
 from backends.sql.folders.inserting import KnownChannels
 from backends.sql.folders.store import SqlFoldersStore
@@ -41,6 +42,14 @@ class MysqlFoldersStore(MysqlSessionStore[MysqlFoldersSession], SqlFoldersStore[
             raise ConditionsRefused(
                 RefusalKind.INVALID, "layout", f"MariaDB has no way for {new.layout}", f"take {' or '.join(LAYOUTS)}"
             )
+
+    async def _remove_left_over(self, session: MysqlFoldersSession) -> None:
+        """Tables of folders that were not added yet, or are removed: the server commits each change of a table."""
+        tokens = {token for (token,) in await session.fetch(f"SELECT token FROM {session.nodes}")}
+        there = f"information_schema.TABLES WHERE TABLE_SCHEMA = {literal(self._schema)}"
+        for (name,) in await session.fetch(f"SELECT TABLE_NAME FROM {there} AND TABLE_NAME LIKE 'f\\_%'"):
+            if name.removeprefix("f_").removesuffix("_open") not in tokens:
+                await session.run(f"DROP TABLE {session.quoted(name)}")
 
     @asynccontextmanager
     async def _alone_with_tree(self) -> AsyncIterator[MysqlFoldersSession]:

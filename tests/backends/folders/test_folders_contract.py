@@ -385,6 +385,34 @@ async def test_writers_of_one_folder_wait_for_each_other(make: Make) -> None:
         assert found[-1][2] is None
 
 
+async def test_an_answer_is_of_one_moment(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    # So that MongoDB has to read again.
+    monkeypatch.setattr("backends.mongodb.folders.intervals.LAG", 1)
+    one, other = make(), make()
+    await one.create()
+    folder, source = await one.add_folder(new_folder()), Source(one)
+    await source.insert(folder, *((channel, 0, None, 0.0) for channel in CHANNELS))
+
+    async def report() -> None:
+        for time in range(1, 40):
+            await source.insert(folder, *((channel, time, None, float(time)) for channel in CHANNELS))
+
+    reporting = asyncio.create_task(report())
+    last = 0.0
+    while not reporting.done():
+        found = rows(await other.snapshot(folder.path, 1000))
+        assert [each[0] for each in found] == sorted(CHANNELS)
+        assert {each[3] for each in found} == {found[0][3]}
+        assert found[0][3] >= last
+        last = found[0][3]
+        every = rows(await other.history(folder.path, 7, 0, 1000))
+        assert [each[1:] for each in every] == [
+            (k, k + 1 if k < len(every) - 1 else None, float(k)) for k in range(len(every))
+        ]
+        await asyncio.sleep(0)
+    await reporting
+
+
 async def test_what_is_asked_of_what_is_not_there_is_refused(store: FoldersStore) -> None:
     folder = await store.add_folder(new_folder("/a/f"))
     for path in ("/a", "/no"):
