@@ -4,20 +4,24 @@ import asyncio
 from collections.abc import Sequence
 
 import numpy as np
+from pymysql.err import MySQLError
 
 from backends.mysql.protocol.bulk import Insert, Inserter
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import Field, ParameterFormat, ResultFormat
 from backends.mysql.protocol.sql import insert_into, quoted
+from backends.mysql.server.errors import number_of
 from backends.mysql.server.facts import product_of
 from backends.mysql.session import BEGIN, MysqlSession
 from backends.mysql.session_store import create_table
-from backends.sql.folders.session import FoldersSession
+from backends.sql.folders.session import FoldersSession, is_gone
 from backends.sql.folders.tables import FoldersTables, FolderTables
 from backends.sql.session import WRITE
 from schemas.readings import Array
 
 Fields = Sequence[tuple[str, str]]
+GONE = (1146, 1412)
+"""There is no such table; and the table has changed since the transaction began."""
 
 
 class MysqlFoldersSession(MysqlSession, FoldersSession):
@@ -62,8 +66,13 @@ class MysqlFoldersSession(MysqlSession, FoldersSession):
 
     async def select_block(self, text: str, fields: Fields) -> Array:
         """The rows that a query finds."""
-        async with asyncio.timeout(self._timeout_s):
-            packets = await self.connection.select(text)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                packets = await self.connection.select(text)
+        except MySQLError as error:
+            if number_of(error) not in GONE:
+                raise
+            raise is_gone() from None
         columns, _ = ResultFormat([_field(*each) for each in fields]).parse(packets)
         block = np.empty(len(packets), np.dtype(list(fields)))
         for name, dtype in fields:

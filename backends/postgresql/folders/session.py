@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import asyncpg
 import numpy as np
 
 from backends.postgresql.protocol.connection import MESSAGE_BYTES, Connection, in_messages
@@ -11,8 +12,9 @@ from backends.postgresql.protocol.output import copied_text
 from backends.postgresql.protocol.sql import quoted
 from backends.postgresql.session import PostgresqlSession
 from backends.postgresql.session_store import create_table
-from backends.sql.folders.session import FoldersSession
-from backends.sql.folders.tables import FoldersTables, FolderTables
+from backends.sql.folders.session import FoldersSession, StoredFolder, is_gone
+from backends.sql.folders.tables import FoldersTables, FolderTables, brin_name
+from schemas.folders.folders import FolderLayout
 from schemas.readings import Array
 
 Fields = Sequence[tuple[str, str]]
@@ -51,10 +53,18 @@ class PostgresqlFoldersSession(PostgresqlSession, FoldersSession):
                 table, schema_name=self._schema, columns=columns, source=source, format="binary"
             )
 
+    async def after_insert(self, stored: StoredFolder) -> None:
+        """Summarize new blocks in a BRIN index: until that is done, each question reads them."""
+        if stored.folder.layout is FolderLayout.BRIN:
+            await self.fetch(f"SELECT brin_summarize_new_values('{self.quoted(brin_name(stored.token))}')")
+
     async def select_block(self, text: str, fields: Fields) -> Array:
         """The rows that a query finds."""
-        async with self.in_time() as connection:
-            rows = _format(fields).parse(await copied_text(connection, text))
+        try:
+            async with self.in_time() as connection:
+                rows = _format(fields).parse(await copied_text(connection, text))
+        except asyncpg.UndefinedTableError:
+            raise is_gone() from None
         block = np.empty(len(rows), np.dtype(list(fields)))
         for name, _ in fields:
             block[name] = rows[name]

@@ -29,7 +29,7 @@ class KnownChannels:
     """Numbers of the channels that folders are known to have; none is ever taken away while its folder is there."""
 
     def __init__(self) -> None:
-        self._numbers: dict[int, Array] = {}
+        self._numbers: dict[str, Array] = {}
 
     async def see(self, session: FoldersSession, stored: StoredFolder, block: Array) -> None:
         """See that a folder has the channels of a block; asks the database where it is not known.
@@ -37,11 +37,10 @@ class KnownChannels:
         Raises:
             ConditionsRefused: one of them is not there.
         """
-        id_ = stored.id
-        known = self._numbers.get(id_)
+        known = self._numbers.get(stored.token)
         if known is None or not np.isin(block["channel"], known).all():
-            found = await session.fetch(f"SELECT number FROM {session.channels} WHERE folder = $1", id_)
-            known = self._numbers[id_] = np.array(sorted(number for (number,) in found), np.int32)
+            found = await session.fetch(f"SELECT number FROM {session.channels} WHERE folder = $1", stored.id)
+            known = self._numbers[stored.token] = np.array(sorted(number for (number,) in found), np.int32)
             see_channels(block, known, stored.folder.path)
 
 
@@ -98,6 +97,7 @@ async def _store(session: FoldersSession, stored: StoredFolder, changes: Changes
     classes = np.full(len(changes.opened), OPEN_CLASS, np.int16)
     await session.store(stored, block=changes.opened, classes=classes, is_open=True)
     await _note_lengths(session, stored, longest_of(closed))
+    await session.after_insert(stored)
 
 
 async def _note_lengths(session: FoldersSession, stored: StoredFolder, longest: Mapping[int, int]) -> None:

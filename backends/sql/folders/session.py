@@ -8,6 +8,7 @@ import numpy as np
 
 from backends.sql.folders.tables import FoldersTables, FolderTables, closed_name, folder_tables, stored_fields
 from backends.sql.session import SqlSession
+from schemas.conditions.rules import ConditionsRefused, unknown
 from schemas.folders.folders import Folder, NewFolder
 from schemas.readings import Array
 
@@ -61,6 +62,9 @@ class FoldersSession(SqlSession):
     def selected(self, name: str, form: str, of: str = "") -> str:
         """A column so that each of its values takes as many bytes as its dtype. of: the table's alias and a dot."""
 
+    async def after_insert(self, stored: StoredFolder) -> None:
+        """Do what a folder's layout needs at the end of an insertion."""
+
     def closed(self, stored: StoredFolder) -> str:
         """Table of a folder's intervals with an end."""
         return self.quoted(closed_name(stored.token))
@@ -80,6 +84,11 @@ class FoldersSession(SqlSession):
             rows[name] = block[name]
         name = closed_name(stored.token)
         await self.insert_block(f"{name}_open" if is_open else name, fields, rows)
+
+
+def is_gone() -> ConditionsRefused:
+    """A folder was removed between the questions for what it is and for what is in it."""
+    return unknown("path", "the folder")
 
 
 def tables_of_new(schema: str, new: NewFolder, token: str) -> FolderTables:

@@ -107,8 +107,10 @@ def folder_tables(schema: str, token: str, columns: tuple[Column, ...], layout: 
     by_channel = sa.Index(f"{name}_channel", "channel", "since")
     indexes: tuple[sa.schema.SchemaItem, ...]
     if layout is FolderLayout.BRIN:
-        about = {"pages_per_range": BRIN_PAGES, "autosummarize": "on"}
-        indexes = (by_channel, sa.Index(f"{name}_since", "since", postgresql_using="brin", postgresql_with=about))
+        about = {"pages_per_range": BRIN_PAGES}
+        # Without `since` in the other one: the planner would go through all of it for a span of time.
+        by_time = sa.Index(brin_name(token), "since", postgresql_using="brin", postgresql_with=about)
+        indexes = (sa.Index(f"{name}_channel", "channel"), by_time)
     elif layout.by_channel:
         indexes = (sa.PrimaryKeyConstraint("channel", "since", "version"),)
     elif layout.by_window:
@@ -131,6 +133,11 @@ def tables_of(schema: str, folder: Folder, token: str) -> FolderTables:
 def closed_name(token: str) -> str:
     """Name of the table of intervals with an end; that of the open ones has `_open` behind it."""
     return f"f_{token}"
+
+
+def brin_name(token: str) -> str:
+    """Name of the index by time in the layout `brin`."""
+    return f"{closed_name(token)}_since"
 
 
 def stored_fields(columns: tuple[Column, ...]) -> tuple[tuple[str, str], ...]:

@@ -69,9 +69,15 @@ async def test_a_schema_is_created_once_shared_and_dropped(make: Make) -> None:
     await one.create()
     folder = await one.add_folder(new_folder())
     assert list(await other.folders()) == [folder]
+    await Source(one).insert(folder, (7, 1, 2, 1.0))
     await one.drop()
     await one.create()
     assert list(await one.folders()) == []
+    # Nothing is known any more of what was there.
+    folder = await one.add_folder(new_folder(channels={1: "x"}))
+    source = Source(one)
+    await refused(one.insert(folder.path, source.next(block(folder, [(7, 1, 2, 1.0)]))), UNKNOWN, "channel")
+    await source.insert(folder, (1, 1, 2, 1.0))
 
 
 async def test_a_schema_of_conditions_is_refused(make: Make, dsn: str | None, schema: str, tmp_path: Path) -> None:
@@ -411,6 +417,27 @@ async def test_an_answer_is_of_one_moment(make: Make, monkeypatch: pytest.Monkey
         ]
         await asyncio.sleep(0)
     await reporting
+
+
+async def test_a_folder_is_removed_while_it_is_used(make: Make) -> None:
+    one, other = make(), make()
+    await one.create()
+
+    async def ask(path: str) -> None:
+        while True:
+            assert rows(await other.snapshot(path, 5)) == [(0, 1, None, 1.0)]
+            await asyncio.sleep(0)
+
+    for _ in range(5):
+        folder = await one.add_folder(new_folder())
+        source = Source(other)
+        await source.insert(folder, (0, 1, None, 1.0))
+        asking = asyncio.create_task(refused(ask(folder.path), UNKNOWN, "path"))
+        await asyncio.sleep(0.02)
+        last = other.insert(folder.path, source.next(block(folder, [(1, 10, 12, 1.0)])))
+        inserted, _ = await asyncio.gather(last, one.remove(folder.path), return_exceptions=True)
+        assert inserted is True or getattr(inserted, "kind", None) is UNKNOWN
+        await asking
 
 
 async def test_what_is_asked_of_what_is_not_there_is_refused(store: FoldersStore) -> None:

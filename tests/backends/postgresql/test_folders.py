@@ -22,9 +22,9 @@ CHANNELS, EACH, LENGTH, STAGGER = 1_000, 12, 300_000, 3
 AT = 6 * LENGTH + 1_234
 MOST = 200
 """Blocks for a snapshot of 1,000 rows of 1 kB, of the table and of its indexes."""
-READ = """
-    SELECT sum(heap_blks_read + idx_blks_read)::int8 FROM pg_statio_user_tables WHERE schemaname = 'folders'
-    AND relname LIKE 'f\\_%'
+BLOCKS = """
+    SELECT sum(heap_blks_read + idx_blks_read)::int8, sum(heap_blks_hit + idx_blks_hit)::int8
+    FROM pg_statio_user_tables WHERE schemaname = 'folders' AND relname LIKE 'f\\_%'
 """
 
 
@@ -71,10 +71,10 @@ async def load(dsn: str, layout: FolderLayout, state_dir: Path) -> Array:
     return given
 
 
-async def read(dsn: str, state_dir: Path) -> tuple[int, Array]:
-    """Ask for a snapshot; return how many blocks the server reads for it."""
+async def read(dsn: str, state_dir: Path) -> tuple[int, int, Array]:
+    """Ask for a snapshot; return how many blocks the server reads for it, and how many it looks into."""
     looking = await asyncpg.connect(dsn)
-    before = await looking.fetchval(READ)
+    before = await looking.fetchrow(BLOCKS)
     store = open_folders_store(DatabaseConfig(dsn=dsn), schema="folders", state_dir=state_dir)
     snapshot = await store.snapshot("/conditions", AT)
     assert isinstance(store, PostgresqlFoldersStore)
@@ -82,27 +82,33 @@ async def read(dsn: str, state_dir: Path) -> tuple[int, Array]:
         # What a session has counted is seen by others after a moment, or at once.
         await session.fetch("SELECT pg_stat_force_next_flush()")
     await store.close()
-    blocks = await looking.fetchval(READ) - before
+    after = await looking.fetchrow(BLOCKS)
     await looking.close()
-    return blocks, snapshot
+    assert before is not None
+    assert after is not None
+    cold, found = (then - now for now, then in zip(before, after, strict=True))
+    return cold, cold + found, snapshot
 
 
 @pytest.mark.parametrize(
     ("layout", "least", "most"),
     [
-        (FolderLayout.WINDOW, 140, MOST),
-        (FolderLayout.BRIN, 140, 2 * MOST),
-        # The paper's order: each row drags a block of its own, which has no other that is valid.
-        (FolderLayout.CHANNEL_LATERAL, CHANNELS, 10 * CHANNELS),
-        (FolderLayout.CHANNEL_MAX, CHANNELS, 10 * CHANNELS),
+        (FolderLayout.WINDOW, 0, MOST),
+        (FolderLayout.BRIN, 0, 2 * MOST),
+        # A look-up of each channel goes down an index.
+        (FolderLayout.LATERAL, 3 * CHANNELS, 6 * CHANNELS),
+        # The paper's order: each row has a block of its own, which has no other that is valid.
+        (FolderLayout.CHANNEL_LATERAL, 3 * CHANNELS, 6 * CHANNELS),
+        (FolderLayout.CHANNEL_MAX, 4 * CHANNELS, 16 * CHANNELS),
     ],
 )
-async def test_a_snapshot_reads_few_blocks_with_a_cold_cache(
+async def test_a_snapshot_looks_into_few_blocks_with_a_cold_cache(
     server: ThrowawayPostgresql, tmp_path: Path, layout: FolderLayout, least: int, most: int
 ) -> None:
     given = await load(await asyncio.to_thread(server.start), layout, tmp_path)
     await asyncio.to_thread(server.stop)
-    blocks, snapshot = await read(await asyncio.to_thread(server.start), tmp_path)
+    cold, looked_into, snapshot = await read(await asyncio.to_thread(server.start), tmp_path)
     valid = given[(given["since"] <= AT) & (given["until"] > AT)]
     assert snapshot.tolist() == valid[np.argsort(valid["channel"])].tolist()
-    assert least <= blocks <= most, blocks
+    assert least <= looked_into <= most, looked_into
+    assert (cold > CHANNELS) == layout.by_channel, cold
