@@ -12,7 +12,7 @@ Several processes may use one schema at the same time, with a store each; calls 
 
 Blocks are structured arrays of `Folder.dtype`, shape (n,): channel, since, until and the columns. Answers are in the
 order of (channel, since). `tag` is the name of a tag of a multi-version folder; None is HEAD, and all there is for
-single-version ones.
+single-version ones. Times that are asked for are integers of -1 to 2^63 - 1; others are refused.
 """
 
 from collections.abc import Mapping, Sequence

@@ -13,7 +13,7 @@ from backends.base import StoreError, is_committed
 from schemas.batch import JournalPosition
 from schemas.conditions.intervals import NAME_MOST
 from schemas.conditions.rules import check_text, exists, unknown
-from schemas.folders.blocks import OPEN, Insertion, checked, joined, see_channels
+from schemas.folders.blocks import OPEN, Insertion, check_span, check_times, checked, joined, see_channels
 from schemas.folders.folders import (
     Folder,
     FolderKind,
@@ -205,12 +205,14 @@ class MemoryFoldersStore:
 
     async def snapshot(self, path: str, at: int, tag: str | None = None) -> Array:
         """What is valid at a time."""
+        check_times(at=at)
         block, versions = self._folder(path).seen(tag)
         valid = (block["since"] <= at) & (block["until"] > at)
         return newest(block[valid], versions[valid])
 
     async def history(self, path: str, channel: int, since: int, until: int, tag: str | None = None) -> Array:
         """Intervals of a channel."""
+        check_span(since, until)
         there = self._folder(path)
         block, versions = there.seen(tag)
         if channel not in there.channels:
@@ -221,6 +223,7 @@ class MemoryFoldersStore:
 
     async def changes(self, path: str, after: int, upto: int, tag: str | None = None) -> Array:
         """Intervals that begin in a span of time."""
+        check_times(after=after, upto=upto)
         found = pieces(*self._folder(path).seen(tag))
         return found[(found["since"] > after) & (found["since"] <= upto)]
 

@@ -59,6 +59,28 @@ def checked(folder: Folder, insertion: Insertion) -> Array:
     return block
 
 
+def check_times(**times: int) -> None:
+    """See that times that are asked for are times, or one before all.
+
+    Raises:
+        ConditionsRefused: one is not.
+    """
+    for name, time in times.items():
+        if not -1 <= time <= LARGEST:
+            raise _invalid(name, f"{time} is no time", "give an integer of -1 to 2^63 - 1")
+
+
+def check_span(since: int, until: int) -> None:
+    """See that a span that is asked for is one.
+
+    Raises:
+        ConditionsRefused: it is not.
+    """
+    check_times(since=since, until=until)
+    if not since < until:
+        raise _invalid("until", "the span ends before it begins", "give an end after the start")
+
+
 def see_channels(block: Array, known: Array, path: str) -> None:
     """See that a folder has the channels of a block. known: int32, sorted.
 

@@ -113,7 +113,8 @@ class Intervals:
     async def write(self, turn: Turn, changes: Changes, ids: Mapping[int, Any]) -> None:
         """Write what an insertion changes for the next version. ids: of the open intervals, by their channel."""
         version = self._newest + 1
-        await self._move_ended(turn)
+        if self._folder.kind is FolderKind.SINGLE:
+            await self._move_ended(turn)
         statements = [
             {"q": {"_id": ids[channel]}, "u": {"$set": _end(until, class_, version)}}
             for channel, until, class_ in zip(

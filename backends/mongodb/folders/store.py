@@ -22,7 +22,7 @@ from schemas.batch import JournalPosition
 from schemas.conditions.intervals import NAME_MOST
 from schemas.conditions.rules import check_text, exists, unknown
 from schemas.config import DatabaseConfig
-from schemas.folders.blocks import OPEN, Insertion, checked, see_channels
+from schemas.folders.blocks import OPEN, Insertion, check_span, check_times, checked, see_channels
 from schemas.folders.folders import (
     Folder,
     FolderKind,
@@ -227,11 +227,13 @@ class MongodbFoldersStore(TurnStore):
 
     async def snapshot(self, path: str, at: int, tag: str | None = None) -> Array:
         """What is valid at a time."""
+        check_times(at=at)
         found = await self._ask(path, tag, lambda intervals: intervals.overlapping(at, at))
         return newest(found.block, found.versions)
 
     async def history(self, path: str, channel: int, since: int, until: int, tag: str | None = None) -> Array:
         """Intervals of a channel."""
+        check_span(since, until)
         if channel not in await self.channels(path):
             raise unknown("channel", f"channel {channel} of {path}")
         only = {"$eq": channel}
@@ -241,6 +243,7 @@ class MongodbFoldersStore(TurnStore):
 
     async def changes(self, path: str, after: int, upto: int, tag: str | None = None) -> Array:
         """Intervals that begin in a span of time."""
+        check_times(after=after, upto=upto)
         found = await self._ask(path, tag, lambda intervals: intervals.changing(after, upto))
         block = pieces(found.block, found.versions)
         return block[(block["since"] > after) & (block["since"] <= upto)]

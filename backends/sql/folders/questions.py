@@ -20,9 +20,9 @@ PRIMARY = "PRIMARY"
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """Which intervals: upto >= since, and since > after if that is given, and until > holds if that is given.
+    """Which intervals: since <= upto; since > after, and until > holds, where these are given.
 
-    among: a condition that they have to fulfil, too. channel: of this one alone. versions: not newer than this one.
+    among: a condition in SQL beside that. channel: of this one alone. version: not newer than this one.
     """
 
     upto: int
@@ -48,11 +48,6 @@ class Span:
         return " AND ".join(parts)
 
 
-def valid_at(at: int, version: int | None) -> Span:
-    """What is valid at a time."""
-    return Span(upto=at, holds=at, version=version)
-
-
 def all_fields(stored: StoredFolder) -> Fields:
     """Columns of an interval: its key, its version, its values."""
     return (*KEY, VERSION, *value_fields(stored.folder.columns))
@@ -68,7 +63,7 @@ async def find(session: FoldersSession, stored: StoredFolder, span: Span, fields
 
 async def snapshot(session: FoldersSession, stored: StoredFolder, at: int, version: int | None) -> Array:
     """What is valid at a time, as the layout of the folder asks for it; columns of `all_fields`."""
-    fields, span = all_fields(stored), valid_at(at, version)
+    fields, span = all_fields(stored), Span(upto=at, holds=at, version=version)
     layout = stored.folder.layout
     if layout.by_window:
         return await find(session, stored, span, fields, opened=True)

@@ -16,7 +16,7 @@ from backends.sql.session import READ
 from backends.sql.session_store import SqlSessionStore
 from schemas.batch import JournalPosition
 from schemas.conditions.rules import unknown
-from schemas.folders.blocks import Insertion, sorted_block
+from schemas.folders.blocks import Insertion, check_span, check_times, sorted_block
 from schemas.folders.folders import Folder, FolderKind, FolderSet, FolderTag, NewFolder
 from schemas.folders.timeline import newest, pieces
 from schemas.readings import Array
@@ -119,6 +119,7 @@ class SqlFoldersStore(SqlSessionStore[S]):
 
     async def snapshot(self, path: str, at: int, tag: str | None = None) -> Array:
         """What is valid at a time."""
+        check_times(at=at)
         async with self._transaction(READ) as session:
             stored = await tree.stored_folder(session, path)
             version = await tree.version_of(session, stored, tag)
@@ -128,6 +129,7 @@ class SqlFoldersStore(SqlSessionStore[S]):
 
     async def history(self, path: str, channel: int, since: int, until: int, tag: str | None = None) -> Array:
         """Intervals of a channel."""
+        check_span(since, until)
         async with self._transaction(READ) as session:
             stored = await tree.stored_folder(session, path)
             version = await tree.version_of(session, stored, tag)
@@ -140,6 +142,7 @@ class SqlFoldersStore(SqlSessionStore[S]):
 
     async def changes(self, path: str, after: int, upto: int, tag: str | None = None) -> Array:
         """Intervals that begin in a span of time."""
+        check_times(after=after, upto=upto)
         async with self._transaction(READ) as session:
             stored = await tree.stored_folder(session, path)
             version = await tree.version_of(session, stored, tag)

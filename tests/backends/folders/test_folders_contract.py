@@ -453,6 +453,11 @@ async def test_what_is_asked_of_what_is_not_there_is_refused(store: FoldersStore
         ):
             await refused(order, UNKNOWN, "path")
     await refused(store.history(folder.path, 5, 1, 2), UNKNOWN, "channel")
+    await refused(store.snapshot(folder.path, 2**63), INVALID, "at")
+    await refused(store.history(folder.path, 0, 2, 2), INVALID, "until")
+    await refused(store.history(folder.path, 0, -2, 2), INVALID, "since")
+    await refused(store.changes(folder.path, 2, 2**63), INVALID, "upto")
+    assert len(await store.changes(folder.path, 2, 1)) == 0
     for found in (
         await store.snapshot(folder.path, 1),
         await store.history(folder.path, 0, 1, 2),
