@@ -75,8 +75,9 @@ class FoldersStore(Protocol):
         """Insert intervals into a folder, all or none, and move the position of their source with them.
 
         False where the insertion was there already, and nothing changed; so that giving it again is harmless.
-        In a single-version folder an open interval ends where the next one of its channel begins. In a multi-version
-        folder an insertion is a new version, which hides what it overlaps; nothing is ended.
+        In a single-version folder an open interval ends where the next one of its channel begins: one of the block
+        where the next one of the block does, then those that are there. In a multi-version folder an insertion is a new
+        version, which hides what it overlaps; nothing is ended.
         Refused: unknown folder or channel, what `blocks.checked` does not permit; in a single-version folder an
         interval that overlaps another one; in a multi-version folder one that overlaps another one of the same block.
 
@@ -118,6 +119,8 @@ class FoldersStore(Protocol):
 
     async def changes(self, path: str, after: int, upto: int, tag: str | None = None) -> Array:
         """Intervals that begin in after < since <= upto; of a multi-version folder the pieces that do, as `history`.
+
+        What begins after `upto` hides nothing here: the `until` of a piece is as if there were nothing yet.
 
         Who has the snapshot at `after` has the one at `upto` when he puts the last of each channel in the place of what
         he had, and then leaves out all with until <= upto.

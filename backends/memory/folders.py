@@ -224,7 +224,9 @@ class MemoryFoldersStore:
     async def changes(self, path: str, after: int, upto: int, tag: str | None = None) -> Array:
         """Intervals that begin in a span of time."""
         check_times(after=after, upto=upto)
-        found = pieces(*self._folder(path).seen(tag))
+        block, versions = self._folder(path).seen(tag)
+        begun = block["since"] <= upto
+        found = pieces(block[begun], versions[begun])
         return found[(found["since"] > after) & (found["since"] <= upto)]
 
     # --- helpers -----------------------------------------------------------------------------------------------------

@@ -100,6 +100,11 @@ def newest(block: Array, versions: Array) -> Array:
     return found
 
 
+def hull(block: Array) -> tuple[int, int]:
+    """First and last time at which one of some intervals holds; what hides some of them holds in between, too."""
+    return int(block["since"].min()), int(block["until"].max()) - 1
+
+
 def pieces(block: Array, versions: Array) -> Array:
     """What of each interval no newer version hides: intervals apart, in the order of (channel, since).
 

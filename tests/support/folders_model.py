@@ -36,8 +36,16 @@ class Model:
     def insert(self, given: list[Row]) -> bool:
         """Insert intervals; False, and nothing changes, where one overlaps what it may not."""
         before = deepcopy(self.intervals)
-        for channel, since, until, value in sorted(given, key=lambda row: row[1]):
-            new = Interval(channel, since, OPEN if until is None else until, value, self.version + 1)
+        news = [
+            Interval(channel, since, OPEN if until is None else until, value, self.version + 1)
+            for channel, since, until, value in given
+        ]
+        if self.kind is FolderKind.SINGLE:
+            for each in news:
+                later = [new.since for new in news if new.channel == each.channel and new.since > each.since]
+                if each.until == OPEN and later:
+                    each.until = min(later)
+        for new in sorted(news, key=lambda each: each.since):
             if not self._make_room(new):
                 self.intervals = before
                 return False
@@ -57,12 +65,15 @@ class Model:
             each.until = new.since
         return True
 
-    def at(self, channel: int, time: int, version: int) -> Interval | None:
-        """What is valid."""
+    def at(self, channel: int, time: int, version: int, upto: int = OPEN) -> Interval | None:
+        """What is valid, of what begins up to a time."""
         valid = [
             each
             for each in self.intervals
-            if each.channel == channel and each.since <= time < each.until and each.version <= version
+            if each.channel == channel
+            and each.since <= min(time, upto)
+            and time < each.until
+            and each.version <= version
         ]
         return max(valid, key=lambda each: each.version, default=None)
 
@@ -70,12 +81,12 @@ class Model:
         """What is valid of each channel."""
         return [found.row() for channel in channels if (found := self.at(channel, time, version)) is not None]
 
-    def pieces(self, channel: int, version: int) -> list[Row]:
-        """What is seen of each interval, in order of time."""
+    def pieces(self, channel: int, version: int, upto: int = OPEN) -> list[Row]:
+        """What is seen of each interval, in order of time; upto: none that begins later is looked at."""
         found: list[tuple[Interval, int, int]] = []
         ends = (*TIMES[1:], OPEN)
         for time, end in zip(TIMES, ends, strict=True):
-            valid = self.at(channel, time, version)
+            valid = self.at(channel, time, version, upto)
             if valid is None:
                 continue
             if found and found[-1][0] is valid and found[-1][2] == time:

@@ -22,7 +22,7 @@ from backends.mongodb.conditions.turns import Turn
 from backends.mongodb.folders.nodes import ROWS, folder_of, lengths_of
 from schemas.folders.blocks import OPEN
 from schemas.folders.folders import Folder, FolderKind
-from schemas.folders.timeline import OPEN_CLASS, Changes, length_classes
+from schemas.folders.timeline import OPEN_CLASS, Changes, hull, length_classes
 from schemas.readings import Array
 
 LAG = 100
@@ -70,6 +70,13 @@ class Intervals:
         ]
         within.append(self._open(upto))
         return await self._find({"$or": within}, channels, after)
+
+    async def touching(self, after: int, upto: int, channels: Document) -> Found:
+        """The same, and of a multi-version folder what hides some of them, which may be beyond."""
+        found = await self.overlapping(after, upto, channels)
+        if self._folder.kind is FolderKind.MULTI and len(found.block):
+            found = await self.overlapping(*hull(found.block), channels)
+        return found
 
     async def changing(self, after: int, upto: int) -> Found:
         """Intervals that decide what begins in after < since <= upto."""

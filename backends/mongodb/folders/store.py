@@ -237,7 +237,7 @@ class MongodbFoldersStore(TurnStore):
         if channel not in await self.channels(path):
             raise unknown("channel", f"channel {channel} of {path}")
         only = {"$eq": channel}
-        found = await self._ask(path, tag, lambda intervals: intervals.overlapping(since, until - 1, only))
+        found = await self._ask(path, tag, lambda intervals: intervals.touching(since, until - 1, only))
         block = pieces(found.block, found.versions)
         return block[(block["since"] < until) & (block["until"] > since)]
 

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from schemas.batch import JournalPosition
 from schemas.conditions.rules import unknown
 from schemas.folders.blocks import Insertion, check_span, check_times, sorted_block
 from schemas.folders.folders import Folder, FolderKind, FolderSet, FolderTag, NewFolder
-from schemas.folders.timeline import newest, pieces
+from schemas.folders.timeline import hull, newest, pieces
 from schemas.readings import Array
 
 S = TypeVar("S", bound=FoldersSession)
@@ -138,6 +139,10 @@ class SqlFoldersStore(SqlSessionStore[S]):
                 raise unknown("channel", f"channel {channel} of {path}")
             span = Span(upto=until - 1, holds=since, channel=channel, version=version)
             found = await _pieces(session, stored, span)
+            if len(found) and stored.folder.kind is FolderKind.MULTI:
+                # What hides some of them may be beyond the span.
+                first, last = hull(found)
+                found = await _pieces(session, stored, replace(span, upto=last, holds=first))
         return found[(found["since"] < until) & (found["until"] > since)]
 
     async def changes(self, path: str, after: int, upto: int, tag: str | None = None) -> Array:

@@ -89,9 +89,9 @@ class Player:
             for since, until in ((TIMES[0], TIMES[-1]), TIMES[3:5], TIMES[6:10:3]):
                 held = [each for each in seen[channel] if each[1] < until and (each[2] is None or each[2] > since)]
                 assert rows(await store.history(path, channel, since, until, tag)) == held
-        every = [each for channel in channels for each in seen[channel]]
         for after, upto in (*pairwise(TIMES[::3]), (-1, TIMES[-1])):
             changed = rows(await store.changes(path, after, upto, tag))
+            every = [each for channel in channels for each in self._model.pieces(channel, version, upto)]
             assert changed == [each for each in every if after < each[1] <= upto]
             if after >= 0:
                 await self._see_applied(tag, after, upto, changed)
