@@ -5,8 +5,8 @@ and answers as structured arrays. Nothing here tries again, waits for its time, 
 
 Read in this order: `base` (what a store promises), `kinds` (one descriptor a database), `columns` (what all stores do
 with arrays), `sql` (what PostgreSQL and MariaDB share), then one database: `postgresql`, `mysql`, `mongodb`, `memory`.
-`visits` is the same once more for mock DIA visits, and `conditions` for conditions by global tag; `throwaway` starts
-servers for tests, drills and benchmarks.
+`visits` is the same once more for mock DIA visits, `conditions` for conditions by global tag, and `folders` for those
+by channel; `throwaway` starts servers for tests, drills and benchmarks.
 """
 
 from collections.abc import Mapping
@@ -22,6 +22,7 @@ from schemas.readings import InstrumentGroup
 
 if TYPE_CHECKING:
     from backends.conditions.base import ConditionsStore
+    from backends.folders.base import FoldersStore
     from backends.visits.base import VisitStore
     from schemas.config.visits import VisitsConfig
 
@@ -129,6 +130,20 @@ def open_conditions_store(
     """
     found = KINDS[database.backend].implementation("conditions")
     store: ConditionsStore = found.open_conditions_store(
+        database, schema=schema, state_dir=state_dir, password=password, connections=connections
+    )
+    return store
+
+
+def open_folders_store(
+    database: DatabaseConfig, *, schema: str, state_dir: Path, password: str | None = None, connections: int = 4
+) -> "FoldersStore":
+    """Make the store of folders of a database; `await store.create()` makes its tables.
+
+    Arguments as of `open_conditions_store`; folders and conditions cannot be in one schema.
+    """
+    found = KINDS[database.backend].implementation("folders")
+    store: FoldersStore = found.open_folders_store(
         database, schema=schema, state_dir=state_dir, password=password, connections=connections
     )
     return store

@@ -247,7 +247,19 @@ class Store(Protocol):
         """Give back connections; an embedded server stops when its last user closes."""
 
 
-def is_committed(found: JournalPosition, batch: Batch) -> bool:
+class Positioned(Protocol):
+    """What moves a position: a batch, or another unit that a store commits exactly once."""
+
+    @property
+    def position(self) -> JournalPosition:
+        """Where it moves the position to."""
+
+    @property
+    def follows(self) -> JournalPosition | None:
+        """Where the position was acknowledged to be; None where nobody knows."""
+
+
+def is_committed(found: JournalPosition, batch: Positioned) -> bool:
     """Whether a store that is at `found` (at 0 without a position) has a batch already; else the batch is its next.
 
     Raises:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 from sqlalchemy.pool import StaticPool
 
-from backends.postgresql.conditions.store import SETTINGS
+from backends.postgresql.session_store import SETTINGS
 from daemon.conditions.reading.content import TagContent
 from schemas.conditions.intervals import Key
 

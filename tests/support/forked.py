@@ -24,6 +24,7 @@ CONTEXT.set_forkserver_preload(
         *(kind.package for kind in KINDS.values()),
         "tests.support.visit_crash_process",
         "tests.support.conditions_crash_process",
+        "tests.support.folders_crash_process",
     ]
 )
 

@@ -31,6 +31,7 @@ class Session:
 
     concern: write concern of what has to last.
     timeout_s: what a command may take.
+    turn: the collection of the turn of writers.
     """
 
     database: Database
@@ -38,6 +39,7 @@ class Session:
     target: str
     concern: Mapping[str, Any]
     timeout_s: float
+    turn: str = TURN
 
     async def one(self, name: str, id_: str | ObjectId, projection: Mapping[str, int] | None = None) -> Document | None:
         """Find a document by its `_id`."""

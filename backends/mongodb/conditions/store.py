@@ -2,13 +2,9 @@
 
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 
-import pymongo
-
-from backends.base import SchemaMismatch
 from backends.mongodb.conditions import names
 from backends.mongodb.conditions.documents import (
     WITHOUT_DIRECTORIES,
@@ -33,14 +29,10 @@ from backends.mongodb.conditions.reading import (
     read_tag,
     read_valid,
 )
-from backends.mongodb.conditions.session import COUNTERS, LISTS, LOOSE, SEGMENTS, TAGS, TURN, TYPES, Session
+from backends.mongodb.conditions.session import COUNTERS, LISTS, LOOSE, SEGMENTS, TAGS, TURN, TYPES
 from backends.mongodb.conditions.sweeping import Sweeper
-from backends.mongodb.conditions.turns import Turn, Turns, deleted, inserted
-from backends.mongodb.schema.create import check_rights, create_collection
-from backends.mongodb.server.client import Client, make_client, target_of
-from backends.mongodb.server.errors import login_refused, translated
-from backends.mongodb.server.opened import OpenedDatabase
-from schemas.batch import Durability
+from backends.mongodb.conditions.turn_store import TurnStore
+from backends.mongodb.conditions.turns import deleted, inserted
 from schemas.conditions.intervals import (
     GlobalTag,
     Interval,
@@ -69,45 +61,22 @@ COLLECTIONS = (TURN, TYPES, TAGS, LISTS, LOOSE, SEGMENTS, COUNTERS)
 """TURN is made first: a database that has it is one of conditions, however little a crash left of the others."""
 
 
-class MongodbConditionsStore:
+class MongodbConditionsStore(TurnStore):
     """Conditions in MongoDB 5.0 or newer, or FerretDB 1.24; its methods promise what `ConditionsStore` says."""
 
     def __init__(
         self, database: DatabaseConfig, *, schema: str, password: str | None = None, connections: int = 4
     ) -> None:
-        assert database.dsn is not None
-        self._dsn, self._password = database.dsn, password
-        self._schema, self._connections = schema, connections
-        self._timeout_s = database.command_timeout_s
-        self._target = target_of(database.dsn)
-        self._database = OpenedDatabase(self._make_client, schema, target=self._target, timeout_s=self._timeout_s)
-        self._opened: Session | None = None
-        self._turns = Turns()
+        super().__init__(
+            database,
+            schema=schema,
+            password=password,
+            connections=connections,
+            what="conditions",
+            collections=COLLECTIONS,
+        )
         self._ids = Ids()
         self._sweeper = Sweeper()
-
-    async def create(self) -> None:
-        """Create the collections or check them, and complete what a process that was killed has left."""
-        with login_refused():
-            async with self._session() as session:
-                with pymongo.timeout(self._timeout_s):
-                    await check_rights(session.database, self._target)
-                    await self._see_free(session)
-                    for name in COLLECTIONS:
-                        await create_collection(session.database, {"create": name})
-                await self._turns.complete_abandoned(session)
-
-    async def close(self) -> None:
-        """Give back the connections."""
-        self._opened = None
-        await self._database.close()
-
-    async def drop(self) -> None:
-        """Remove the database, where it is one of conditions."""
-        async with self._session() as session:
-            with pymongo.timeout(self._timeout_s):
-                await self._see_free(session)
-                await session.database.client.drop_database(self._schema)
 
     # --- payload types, lists, tags --------------------------------------------------------------------------------
 
@@ -324,50 +293,6 @@ class MongodbConditionsStore:
 
     def _next_id(self) -> int:
         return self._ids.next("interval")
-
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[Turn]:
-        async with self._session() as session, self._turns.turn(session) as turn:
-            yield turn
-
-    @asynccontextmanager
-    async def _session(self) -> AsyncIterator[Session]:
-        with translated(self._target):
-            yield await self._connected()
-
-    async def _connected(self) -> Session:
-        database, server = await self._database.met()
-        if self._opened is None:
-            self._opened = Session(
-                database=database,
-                server=server,
-                target=self._target,
-                concern=server.write_concern(Durability.SYNC, self._timeout_s),
-                timeout_s=self._timeout_s,
-            )
-        return self._opened
-
-    def _make_client(self) -> Client:
-        return make_client(
-            self._dsn,
-            password=self._password,
-            program="triggerlog conditions",
-            timeout_s=self._timeout_s,
-            connections=self._connections,
-        )
-
-    async def _see_free(self, session: Session) -> None:
-        """See that a database has nothing, or conditions.
-
-        Raises:
-            SchemaMismatch: it has something else.
-        """
-        there = await session.database.list_collection_names()
-        if there and TURN not in there:
-            raise SchemaMismatch(
-                f"database {self._schema!r} of {self._target} has a collection {min(there)!r} and no conditions; set"
-                " another `schema` in [conditions]"
-            )
 
 
 def _extent(news: Sequence[NewInterval]) -> tuple[Key, Key]:

@@ -1,8 +1,8 @@
 """Orders one after the other, each of them whole: the turn of a writer, and what an order changes.
 
 Neither FerretDB nor a MongoDB without a replica set has transactions. What both do atomically is to insert a document
-under an `_id` that is free. So whoever changes something inserts the one document of the collection TURN first, and
-deletes it at the end; who finds it there waits. MongoDB also updates one document atomically, which FerretDB 1 does
+under an `_id` that is free. So whoever changes something first inserts the one document of the collection of the turn,
+and deletes it at the end; who finds it there waits. MongoDB also updates one document atomically, which FerretDB 1 does
 not; it is not needed while each writer stays in his turn.
 
 An order that changes one document is whole by itself. One that changes several is written into the document of the turn
@@ -33,7 +33,7 @@ from bson.raw_bson import RawBSONDocument
 
 from backends.base import StoreBusy, StoreError
 from backends.mongodb.conditions.segments import Document
-from backends.mongodb.conditions.session import SEGMENTS, TURN, UNJOURNALED, Session
+from backends.mongodb.conditions.session import SEGMENTS, UNJOURNALED, Session
 from backends.mongodb.server.owner import is_dead, new_owner
 from schemas.conditions.rules import ConditionsRefused
 
@@ -127,7 +127,9 @@ class Turn:
         return ids
 
     async def _write(self, change: Document, concern: Mapping[str, Any]) -> None:
-        found = await self.session.update(TURN, [{"q": {"_id": WRITER, "mark": self._mark}, "u": change}], concern)
+        found = await self.session.update(
+            self.session.turn, [{"q": {"_id": WRITER, "mark": self._mark}, "u": change}], concern
+        )
         if not found:
             raise self._taken_over()
 
@@ -163,7 +165,7 @@ class Turns:
 
     async def complete_abandoned(self, session: Session) -> None:
         """Complete an order whose owner is gone, if there is one."""
-        found = await session.one(TURN, WRITER)
+        found = await session.one(session.turn, WRITER)
         if found is not None and self._is_abandoned(found) and not self._here.locked():
             async with self.turn(session):
                 pass
@@ -172,9 +174,9 @@ class Turns:
         deadline_s = asyncio.get_running_loop().time() + session.timeout_s
         mine = {"_id": WRITER, "owner": self._owner, "mark": mark, "renewed": 0}
         while True:
-            found = await session.one(TURN, WRITER)
+            found = await session.one(session.turn, WRITER)
             if found is None:
-                if await session.insert(TURN, [mine], UNJOURNALED):
+                if await session.insert(session.turn, [mine], UNJOURNALED):
                     return
                 continue
             if self._is_abandoned(found) and await self._take_over(session, found["mark"], mark):
@@ -186,15 +188,15 @@ class Turns:
 
     async def _take_over(self, session: Session, old: str, mark: str) -> bool:
         mine = {"owner": self._owner, "mark": mark, "renewed": 0}
-        await session.update(TURN, [{"q": {"_id": WRITER, "mark": old}, "u": {"$set": mine}}], UNJOURNALED)
-        found = await session.one(TURN, WRITER)
+        await session.update(session.turn, [{"q": {"_id": WRITER, "mark": old}, "u": {"$set": mine}}], UNJOURNALED)
+        found = await session.one(session.turn, WRITER)
         if found is None or found["mark"] != mark:
             return False
         if "order" in found:
             await apply(session, await _order(session, found["order"]))
             # Before anything else changes, or it would be applied over that.
             statement = {"q": {"_id": WRITER, "mark": mark}, "u": {"$unset": {"order": ""}}}
-            await session.update(TURN, [statement], session.concern)
+            await session.update(session.turn, [statement], session.concern)
         return True
 
     def _is_abandoned(self, found: Document) -> bool:
@@ -207,7 +209,7 @@ class Turns:
 
     async def _release(self, session: Session, mark: str) -> None:
         try:
-            await session.delete(TURN, [{"_id": WRITER, "mark": mark}], UNJOURNALED)
+            await session.delete(session.turn, [{"_id": WRITER, "mark": mark}], UNJOURNALED)
         except StoreError as error:
             # The order has happened, or was refused. The next one finds that the turn was this store's.
             log.debug("the turn of a writer is not given back: %s", error)

@@ -1,89 +1,29 @@
 """One connection to conditions in PostgreSQL."""
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, ClassVar, cast
+from collections.abc import Sequence
+from typing import ClassVar
 
 from backends.postgresql.conditions.copying import copied_points
 from backends.postgresql.protocol.connection import Connection
-from backends.postgresql.protocol.sql import quoted
-from backends.postgresql.server.driver import DRIVER
-from backends.sql.conditions.session import READ, ConditionsSession, Points, Rows
+from backends.postgresql.session import PostgresqlSession
+from backends.sql.conditions.session import ConditionsSession, Points
 from backends.sql.conditions.tables import POINT, TAG_REVISION, ConditionsTables
-from backends.sql.connection import Driver
+from backends.sql.session import Rows
 from schemas.conditions.intervals import END, Key
 
-BEGIN = {
-    READ: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-    "write": "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
-}
-FEW = 64
-"""So many rows are inserted by a statement that is prepared; COPY is faster for more."""
 IDS = "interval_ids"
 """The sequence of ids of intervals."""
 
 
-class PostgresqlConditionsSession(ConditionsSession):
-    """A connection. command_timeout_s: after it a call is given up, and the connection with it."""
+class PostgresqlConditionsSession(PostgresqlSession, ConditionsSession):
+    """A connection; see `PostgresqlSession`."""
 
     for_share: ClassVar[str] = "FOR SHARE"
 
-    def __init__(self, connection: Connection, schema: str, tables: ConditionsTables, command_timeout_s: float) -> None:
-        self._schema = schema
-        super().__init__(tables)
-        self.connection = connection
-        self._timeout_s = command_timeout_s
+    def __init__(self, connection: Connection, schema: str, timeout_s: float, tables: ConditionsTables) -> None:
+        PostgresqlSession.__init__(self, connection, schema, timeout_s)
+        ConditionsSession.__init__(self, tables)
         self._valid_at = _valid_at(self)
-
-    def quoted(self, table: str) -> str:
-        """Name of a table of the schema, quoted."""
-        return quoted(self._schema, table)
-
-    def terminate(self) -> None:
-        """End the connection now."""
-        self.connection.terminate()
-
-    @asynccontextmanager
-    async def in_time(self) -> AsyncIterator[Connection]:
-        """The connection, for one call."""
-        async with asyncio.timeout(self._timeout_s):
-            yield self.connection
-
-    async def begin(self, kind: str) -> None:
-        """Begin a transaction."""
-        await self.run(BEGIN[kind])
-
-    async def end(self, *, commit: bool) -> None:
-        """Commit the transaction, or roll it back."""
-        await self.run("COMMIT" if commit else "ROLLBACK")
-
-    async def fetch(self, text: str, *values: Any) -> Rows:
-        """The rows that a query finds."""
-        async with self.in_time() as connection:
-            return cast("Rows", await connection.fetch(text, *values))
-
-    async def run(self, text: str, *values: Any) -> None:
-        """Run a statement that gives no rows."""
-        async with self.in_time() as connection:
-            await connection.execute(text, *values)
-
-    async def insert(self, table: str, **values: Any) -> int | None:
-        """Insert a row; None where its name is taken."""
-        places = ", ".join(f"${number}" for number in range(1, len(values) + 1))
-        text = f"INSERT INTO {self.quoted(table)} ({', '.join(values)}) VALUES ({places})"
-        found = await self.fetch(f"{text} ON CONFLICT DO NOTHING RETURNING id", *values.values())
-        return int(found[0][0]) if found else None
-
-    async def insert_rows(self, table: str, columns: Sequence[str], rows: Rows) -> None:
-        """Insert rows."""
-        async with self.in_time() as connection:
-            if len(rows) <= FEW:
-                places = ", ".join(f"${number}" for number in range(1, len(columns) + 1))
-                text = f"INSERT INTO {self.quoted(table)} ({', '.join(columns)}) VALUES ({places})"
-                await connection.executemany(text, rows)
-            else:
-                await connection.copy_records_to_table(table, records=rows, columns=columns, schema_name=self._schema)
 
     async def take_ids(self, count: int) -> Sequence[int]:
         """Take ids of the sequence."""
@@ -141,6 +81,3 @@ def _valid_at(session: ConditionsSession) -> str:
         f" LEFT JOIN {session.lists} l ON l.tag = t.id LEFT JOIN {session.types} y ON y.id = l.type"
         f" LEFT JOIN LATERAL ({last}) b ON true LEFT JOIN LATERAL ({after}) e ON true WHERE t.name = $1"
     )
-
-
-SESSION_DRIVER: Driver[PostgresqlConditionsSession] = DRIVER.over(lambda session: session.connection)

@@ -7,7 +7,8 @@ changes it or stops to refer to it, so that how many lists share it is known.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from backends.sql.conditions.session import ConditionsSession, Rows, placeholders
+from backends.sql.conditions.session import ConditionsSession
+from backends.sql.session import Rows, placeholders
 from schemas.conditions.intervals import TagStatus
 from schemas.conditions.rules import moved_meanwhile, unknown
 

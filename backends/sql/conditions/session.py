@@ -1,25 +1,17 @@
-"""A connection to a store of conditions: what the shared code needs of it, in SQL that every dialect here takes.
+"""A connection to a store of conditions: what the shared code needs of it, in SQL that every dialect here takes."""
 
-Statements have their values as $1, $2, ...; each as often, and in whatever order, as the text needs.
-"""
-
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from backends.sql.conditions.tables import LOOSE, POINT, ConditionsTables
+from backends.sql.session import Rows, SqlSession
 from schemas.conditions.intervals import END, KEY_DTYPE, Intervals, Key
 from schemas.conditions.line import texts
 from schemas.readings import Array
-
-WRITE = "write"
-READ = "read"
-"""How a transaction begins: to change something; or to see everything as it is at one moment."""
-
-Rows = Sequence[Sequence[Any]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,7 +60,7 @@ def points_of(rows: Rows) -> Points:
     )
 
 
-class ConditionsSession(ABC):
+class ConditionsSession(SqlSession):
     """One connection, used by one caller at a time.
 
     for_share: how a SELECT ends that lets others read, and not change, what it finds.
@@ -82,38 +74,6 @@ class ConditionsSession(ABC):
         self.types, self.tags, self.contents, self.lists, self.breakpoints, self.loose, self.detaching = names
 
     # --- what a dialect has to have ------------------------------------------------------------------------------
-
-    @abstractmethod
-    def quoted(self, table: str) -> str:
-        """Name of a table of the schema, quoted."""
-
-    @abstractmethod
-    def terminate(self) -> None:
-        """End the connection now."""
-
-    @abstractmethod
-    async def begin(self, kind: str) -> None:
-        """Begin a transaction: WRITE or READ."""
-
-    @abstractmethod
-    async def end(self, *, commit: bool) -> None:
-        """Commit the transaction, or roll it back."""
-
-    @abstractmethod
-    async def fetch(self, text: str, *values: Any) -> Rows:
-        """The rows that a query finds."""
-
-    @abstractmethod
-    async def run(self, text: str, *values: Any) -> None:
-        """Run a statement that gives no rows."""
-
-    @abstractmethod
-    async def insert(self, table: str, **values: Any) -> int | None:
-        """Insert a row, and return the id that it gets; None where a row with its name is there."""
-
-    @abstractmethod
-    async def insert_rows(self, table: str, columns: Sequence[str], rows: Rows) -> None:
-        """Insert rows, as fast as it goes where they are many."""
 
     @abstractmethod
     async def take_ids(self, count: int) -> Sequence[int]:
@@ -192,8 +152,3 @@ class ConditionsSession(ABC):
 
 
 DELETED_AT_ONCE = 500
-
-
-def placeholders(count: int, first: int = 1) -> str:
-    """$1, $2, ...: so many, to be compared with IN."""
-    return ", ".join(f"${number}" for number in range(first, first + count))

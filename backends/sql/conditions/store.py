@@ -1,16 +1,14 @@
 """The store of conditions in a SQL database: each call is one transaction over one of a few connections."""
 
-import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from backends.sql.conditions import attaching, names, reading
 from backends.sql.conditions.locks import list_id
-from backends.sql.conditions.session import READ, WRITE, ConditionsSession
+from backends.sql.conditions.session import ConditionsSession
 from backends.sql.conditions.tables import TAG_REVISION
-from backends.sql.connection import Driver
+from backends.sql.session import READ
+from backends.sql.session_store import SqlSessionStore
 from schemas.conditions.intervals import (
     GlobalTag,
     Interval,
@@ -24,45 +22,13 @@ from schemas.conditions.intervals import (
     TagStatus,
     ValidAt,
 )
-from schemas.conditions.rules import ConditionsRefused, unknown
+from schemas.conditions.rules import unknown
 
 S = TypeVar("S", bound=ConditionsSession)
 
 
-class SqlConditionsStore(ABC, Generic[S]):
-    """What the SQL stores have in common; see `backends.conditions.base` for what its methods promise.
-
-    Args:
-        driver: of the database.
-        target: what messages call the server.
-        timeout_s: for making a connection, and for each of its calls.
-        connections: most that there are.
-    """
-
-    def __init__(self, driver: Driver[S], *, target: str, timeout_s: float, connections: int) -> None:
-        self._driver = driver
-        self._target = target
-        self._timeout_s = timeout_s
-        self._turns = asyncio.Semaphore(connections)
-        self._idle: list[S] = []
-
-    @abstractmethod
-    async def _connect(self) -> S:
-        """Make a connection; each of its calls is given up after `timeout_s`."""
-
-    @abstractmethod
-    async def create(self) -> None:
-        """Create the schema and the tables, or check those that are there."""
-
-    @abstractmethod
-    async def drop(self) -> None:
-        """Remove the schema with everything in it."""
-
-    async def close(self) -> None:
-        """Give back the connections."""
-        idle, self._idle = self._idle, []
-        for session in idle:
-            await self._driver.give_back(session)
+class SqlConditionsStore(SqlSessionStore[S]):
+    """What the SQL stores have in common; see `backends.conditions.base` for what its methods promise."""
 
     # --- payload types, lists, tags -------------------------------------------------------------------------------
 
@@ -220,51 +186,3 @@ class SqlConditionsStore(ABC, Generic[S]):
             text = f"SELECT content FROM {session.lists} WHERE id = $1"
             ((content,),) = await session.fetch(text, list_id(name))
             return (await session.points(content)).intervals()
-
-    # --- connections ----------------------------------------------------------------------------------------------
-
-    @asynccontextmanager
-    async def _transaction(self, kind: str = WRITE) -> AsyncIterator[S]:
-        """All or nothing; a refusal rolls back, and leaves the connection as it was."""
-        refused: ConditionsRefused | None = None
-        async with self._connected() as session:
-            await session.begin(kind)
-            try:
-                yield session
-            except ConditionsRefused as refusal:
-                refused = refusal
-            await session.end(commit=refused is None)
-        if refused is not None:
-            raise refused
-
-    @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[S]:
-        """A connection that nobody else uses meanwhile; whatever goes wrong ends it, but a refusal."""
-        async with self._turns:
-            session: S | None = None
-            try:
-                with self._driver.translated(self._target), self._driver.login_refused():
-                    session = self._take_idle() or await self._connect_in_time()
-                    yield session
-            except ConditionsRefused:
-                assert session is not None
-                self._idle.append(session)
-                raise
-            except BaseException:
-                if session is not None:
-                    session.terminate()
-                raise
-            self._idle.append(session)
-
-    async def _connect_in_time(self) -> S:
-        # A driver's own limit may end with the network's part of it.
-        async with asyncio.timeout(self._timeout_s):
-            return await self._connect()
-
-    def _take_idle(self) -> S | None:
-        while self._idle:
-            session = self._idle.pop()
-            if not self._driver.is_closed(session):
-                return session
-            session.terminate()
-        return None

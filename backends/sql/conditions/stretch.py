@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from backends.sql.conditions.session import Rows
+from backends.sql.session import Rows
 from schemas.conditions.intervals import Interval, Key, TagStatus
 from schemas.conditions.line import Line, Point
 

@@ -5,15 +5,14 @@ The seed of the moments is printed; TRIGGERLOG_CRASH_SEED repeats them, as far a
 
 import asyncio
 import contextlib
-import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from backends import open_conditions_store
-from backends.base import StoreUnavailable
 from backends.conditions.base import ConditionsStore
 from backends.kinds import KINDS
 from backends.throwaway.base import ThrowawayServer
@@ -22,24 +21,19 @@ from schemas.conditions.intervals import END, Interval
 from schemas.config import DatabaseConfig
 from tests.support.conditions import EVERY, content, everything, held, loose
 from tests.support.conditions_crash_process import OPEN, ORDERS, TOGETHER, TYPES, live, prepare
-from tests.support.forked import CONTEXT
 from tests.support.kills import KILLS
+from tests.support.lives import LASTS_S, Life, random_moments, until_killed
 from tests.support.servers import installed, server_folder
 
 SERVERS = {"postgresql": Backend.POSTGRESQL, "mariadb": Backend.MYSQL, "mongodb": Backend.MONGODB}
-Order = Callable[[ConditionsStore, int], Awaitable[None]]
 
-LASTS_S = 0.2
-"""The process lives for up to so long after its first order."""
 TIMEOUT_S = 3.0
 """Of a command: so long the driver of MongoDB looks for a server that is gone."""
 
 
 @pytest.fixture
 def rng() -> random.Random:
-    seed = int(os.environ.get("TRIGGERLOG_CRASH_SEED") or random.randrange(2**32))
-    print(f"TRIGGERLOG_CRASH_SEED={seed}")  # noqa: T201 - for whoever reads of a failure
-    return random.Random(seed)
+    return random_moments()
 
 
 @pytest.fixture
@@ -57,28 +51,6 @@ def throwaway(server: str) -> Iterator[ThrowawayServer]:
 def dsn(server: str, request: pytest.FixtureRequest) -> str:
     """Where a server is, which is started outside of the loop of a test."""
     return str(request.getfixturevalue(f"{server}_dsn"))
-
-
-class Life:
-    """A process that gives orders."""
-
-    def __init__(self, dsn: str, schema: str, what: str, first: int) -> None:
-        self._heard, said = CONTEXT.Pipe(duplex=False)
-        self.process = CONTEXT.Process(target=live, args=(dsn, schema, what, first, said))
-        self.process.start()
-        said.close()
-        assert self._heard.poll(60), "it does not begin"
-        self.acknowledged = self._heard.recv()
-
-    def end(self) -> int:
-        """Kill it, and find the number of its last order that was acknowledged; -1 if none was."""
-        self.process.kill()
-        self.process.join()
-        with contextlib.suppress(EOFError):
-            while self._heard.poll():
-                self.acknowledged = self._heard.recv()
-        self._heard.close()
-        return int(self.acknowledged)
 
 
 @contextlib.asynccontextmanager
@@ -145,7 +117,7 @@ async def test_a_process_is_killed_in_the_midst_of_its_orders(
         for what in ORDERS:
             next_number = 0
             for _ in range(KILLS):
-                life = await asyncio.to_thread(Life, dsn, schema, what, next_number)
+                life = await asyncio.to_thread(Life, live, dsn, schema, what, next_number)
                 await asyncio.sleep(rng.uniform(0, LASTS_S))
                 acknowledged = await asyncio.to_thread(life.end)
                 # Whoever looks every second sees to it that nothing is left half done.
@@ -169,7 +141,7 @@ async def test_the_server_is_killed_in_the_midst_of_orders(
         for what, order in ORDERS.items():
             number = -1
             for _ in range(max(1, KILLS // 2)):
-                acknowledged = await _until_killed(store, order, number, throwaway, rng.uniform(0, LASTS_S))
+                acknowledged = await until_killed(partial(order, store), number, throwaway, rng.uniform(0, LASTS_S))
                 await asyncio.to_thread(throwaway.start)
                 # The store is still usable.
                 await store.revisions()
@@ -181,22 +153,3 @@ async def test_the_server_is_killed_in_the_midst_of_orders(
                 assert await everything(other) == before
             await store.drop()
             await prepare(store)
-
-
-async def _until_killed(
-    store: ConditionsStore, order: Order, number: int, server: ThrowawayServer, after_s: float
-) -> int:
-    """Give orders, and kill the server meanwhile; return the number of the last one that was acknowledged."""
-
-    async def kill() -> None:
-        await asyncio.sleep(after_s)
-        await asyncio.to_thread(server.kill)
-
-    killer = asyncio.create_task(kill())
-    while True:
-        try:
-            await order(store, number + 1)
-        except StoreUnavailable:
-            await killer
-            return number
-        number += 1

@@ -1,17 +1,20 @@
-"""Whether the tables of conditions in a schema are as this store makes them."""
+"""Whether the tables of a schema are as a store makes them."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import sqlalchemy as sa
+
 from backends.base import SchemaMismatch
-from backends.sql.conditions.tables import ConditionsTables
 
 
 def check_columns(
-    schema: str, tables: ConditionsTables, found: Iterable[Sequence[Any]], *, all_or_none: bool = True
+    schema: str, what: str, tables: Sequence[sa.Table], found: Iterable[Sequence[Any]], *, all_or_none: bool = True
 ) -> bool:
     """Whether all tables are there. found: pairs of a table and a column, of all that the schema has.
+
+    what: they are of, such as `conditions`.
 
     Raises:
         SchemaMismatch: a table has other columns; or some of them are there, and others not, where they are made in one
@@ -21,16 +24,16 @@ def check_columns(
     for name, column in found:
         there[name].add(column)
     missing = []
-    for table in tables.all():
+    for table in tables:
         columns = {column.name for column in table.c}
         if table.name not in there:
             missing.append(table.name)
         elif there[table.name] != columns:
-            raise _mismatch(schema, f"a table {table.name!r} with other columns than conditions have")
-    if missing and all_or_none and len(missing) < len(tables.all()):
-        raise _mismatch(schema, f"tables of conditions, and lacks {missing[0]!r}")
+            raise _mismatch(schema, what, f"a table {table.name!r} with other columns than {what} have")
+    if missing and all_or_none and len(missing) < len(tables):
+        raise _mismatch(schema, what, f"tables of {what}, and lacks {missing[0]!r}")
     return not missing
 
 
-def _mismatch(schema: str, what: str) -> SchemaMismatch:
-    return SchemaMismatch(f"schema {schema!r} has {what}; take another `schema` for conditions")
+def _mismatch(schema: str, what: str, found: str) -> SchemaMismatch:
+    return SchemaMismatch(f"schema {schema!r} has {found}; take another `schema` for {what}")

@@ -1,0 +1,1 @@
+"""What every store of folders of channels promises: `base`."""

@@ -1,0 +1,100 @@
+"""One connection to folders in MariaDB or MySQL. Blocks go and come in the binary protocol, no Python object a row."""
+
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+from pymysql.err import MySQLError
+
+from backends.mysql.protocol.bulk import Insert, Inserter
+from backends.mysql.protocol.connection import Connection
+from backends.mysql.protocol.records import Field, ParameterFormat, ResultFormat
+from backends.mysql.protocol.sql import insert_into, quoted
+from backends.mysql.server.errors import number_of
+from backends.mysql.server.facts import product_of
+from backends.mysql.session import BEGIN, MysqlSession
+from backends.mysql.session_store import create_table
+from backends.sql.folders.session import FoldersSession, is_gone
+from backends.sql.folders.tables import FoldersTables, FolderTables
+from backends.sql.session import WRITE
+from schemas.readings import Array
+
+Fields = Sequence[tuple[str, str]]
+GONE = (1146, 1412)
+"""There is no such table; and the table has changed since the transaction began."""
+
+
+class MysqlFoldersSession(MysqlSession, FoldersSession):
+    """A connection; see `MysqlSession`."""
+
+    def __init__(self, connection: Connection, schema: str, timeout_s: float, tables: FoldersTables) -> None:
+        MysqlSession.__init__(self, connection, schema, timeout_s)
+        FoldersSession.__init__(self, tables)
+        self._inserter = Inserter(connection)
+
+    def column(self, name: str) -> str:
+        """Name of a column, quoted."""
+        return quoted(name)
+
+    def by_index(self, index: str) -> str:
+        """The index that is taken: statistics of a table that has just been filled say nothing yet."""
+        return f" FORCE INDEX ({index})"
+
+    async def create_folder(self, tables: FolderTables) -> None:
+        """Create the tables of a folder. Each statement ends the transaction, so that another begins."""
+        for table in tables.both():
+            await self.run(create_table(table, product_of(self.connection.version).backend))
+        await self.run(BEGIN[WRITE])
+
+    async def drop_folder(self, tables: FolderTables) -> None:
+        """Drop the tables of a folder; the server commits the transaction before it does."""
+        await self.run(f"DROP TABLE IF EXISTS {', '.join(self.quoted(table.name) for table in tables.both())}")
+
+    async def insert_block(self, table: str, fields: Fields, block: Array) -> None:
+        """Insert rows, many with a command."""
+        form = ParameterFormat([_field(*each) for each in fields], indicated=self.connection.bulk)
+        rows = form.blank(len(block))
+        for name, dtype in fields:
+            rows[name] = _bytes(block[name]) if dtype.startswith("S") else block[name]
+        into, _ = insert_into(self.quoted(table), [quoted(name) for name, _ in fields])
+        values = ",".join(_parameter(dtype) for _, dtype in fields)
+        insert = Insert(into=into, values=f"({values})", form=form, rows=rows)
+        async with asyncio.timeout(self._timeout_s):
+            await self._inserter.prepare(insert)
+            for _ in range(await self._inserter.send(insert, ahead=form.indicated)):
+                await self.connection.answer()
+
+    async def select_block(self, text: str, fields: Fields) -> Array:
+        """The rows that a query finds."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                packets = await self.connection.select(text)
+        except MySQLError as error:
+            if number_of(error) not in GONE:
+                raise
+            raise is_gone() from None
+        columns, _ = ResultFormat([_field(*each) for each in fields]).parse(packets)
+        block = np.empty(len(packets), np.dtype(list(fields)))
+        for name, dtype in fields:
+            column = columns[name]
+            block[name] = np.ascontiguousarray(column).view(dtype)[:, 0] if dtype.startswith("S") else column
+        return block
+
+    def selected(self, name: str, form: str, of: str = "") -> str:
+        """A column; a text as bytes, with NULs up to its greatest width."""
+        column = of + quoted(name)
+        return f"RPAD(CAST({column} AS BINARY), {form[1:]}, x'00')" if form.startswith("S") else column
+
+
+def _field(name: str, dtype: str) -> Field:
+    return Field(name, "u1", int(dtype[1:])) if dtype.startswith("S") else Field(name, dtype)
+
+
+def _parameter(dtype: str) -> str:
+    """A text comes with NULs up to its greatest width, and is stored without them."""
+    return "CONVERT(TRIM(TRAILING x'00' FROM ?) USING utf8mb4)" if dtype.startswith("S") else "?"
+
+
+def _bytes(texts: Array) -> Array:
+    """Texts as bytes, uint8, shape (n, width)."""
+    return np.ascontiguousarray(texts).view(np.uint8).reshape(len(texts), -1)
