@@ -11,7 +11,7 @@ from backends.conditions.base import ConditionsStore
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import conditions_store_of
 from schemas.conditions.calibration import BUTTONS, KIND, BpmInstrument, BpmPayload
-from schemas.conditions.intervals import END, Key, PayloadList, TagStatus
+from schemas.conditions.intervals import END, Key, TagStatus
 from schemas.conditions.rows import intervals_of_rows
 
 GAIN_SPREAD, OFFSET_MM, ROTATION_RAD = 0.01, 0.1, 0.005
@@ -34,8 +34,7 @@ async def store_calibrations(loaded: LoadedConfig, starts: Sequence[Key]) -> Non
     store = conditions_store_of(loaded, connections=1)
     try:
         await store.create()
-        payloads = await _list_of(store, tag, type_)
-        if payloads.intervals:
+        if any((each.tag, each.type) == (tag, type_) and each.intervals for each in await store.lists()):
             return
         folder = loaded.path.parent / str(conditions.payloads)
         contents = {
@@ -46,22 +45,22 @@ async def store_calibrations(loaded: LoadedConfig, starts: Sequence[Key]) -> Non
             (type_, url, hashlib.sha256(content).hexdigest(), len(content), *start, *END)
             for (url, content), start in zip(contents.items(), starts, strict=True)
         ]
-        await store.insert({payloads.name: intervals_of_rows(rows)})
+        await store.insert({await _list_of(store, tag, type_): intervals_of_rows(rows)})
         await store.set_status(tag, TagStatus.LOCKED)
     finally:
         await store.close()
 
 
-async def _list_of(store: ConditionsStore, tag: str, type_: str) -> PayloadList:
-    """The tag's list of a type. What is missing is added: all of it, or what a start that was cut short left out."""
+async def _list_of(store: ConditionsStore, tag: str, type_: str) -> str:
+    """The name of the tag's list of a type; what is not there of it is added, as after a start that was cut short."""
     if type_ not in {each.name for each in await store.types()}:
         await store.add_type(type_)
     if tag not in {each.name for each in await store.tags()}:
         await store.add_tag(tag, TagStatus.UNLOCKED)
     lists = await store.tag_lists(tag)
     if type_ in lists:
-        return await store.payload_list(lists[type_])
-    return await store.attach_list(tag, (await store.add_list(type_)).name)
+        return lists[type_]
+    return (await store.attach_list(tag, (await store.add_list(type_)).name)).name
 
 
 def _payload(instruments: Sequence[str], number: int) -> bytes:

@@ -23,7 +23,7 @@ from backends.folder_lock import FolderInUse, FolderLock
 from daemon.client.api.asking import DaemonGone
 from daemon.client.api.status import ask_status
 from daemon.core.configuration import load_config
-from daemon.core.outcome import CommandFailed
+from daemon.core.outcome import CommandFailed, file_words
 from daemon.core.process.children import Child
 from schemas.conditions.intervals import Key
 from schemas.conditions.rules import ConditionsRefused
@@ -154,8 +154,13 @@ class Demo:
 
         try:
             await store_calibrations(load_config(config), CALIBRATED_FROM)
-        except (StoreError, ConditionsRefused, OSError) as error:
-            self._console.print(f"Orbits are not calibrated: {error}", style="yellow", highlight=False)
+        except (StoreError, ConditionsRefused) as error:
+            why = str(error)
+        except OSError as error:
+            why = file_words(error)
+        else:
+            return
+        self._console.print(Text(f"Orbits are not calibrated: {why}", "yellow"), soft_wrap=True)
 
     def _sender_options(self, ports: Ports) -> list[str]:
         # A few faults, so that the page has something to show.
