@@ -22,7 +22,6 @@ from backends.base import StoreError
 from backends.folder_lock import FolderInUse, FolderLock
 from daemon.client.api.asking import DaemonGone
 from daemon.client.api.status import ask_status
-from daemon.core.configuration import load_config
 from daemon.core.outcome import CommandFailed, file_words
 from daemon.core.process.children import Child
 from schemas.conditions.intervals import Key
@@ -150,6 +149,7 @@ class Demo:
     async def _calibrate(self, config: Path) -> None:
         """Store calibrations, while the page starts; without them the rest of the demonstration works all the same."""
         # Imported here: the tables take as long as a process takes to start.
+        from daemon.core.configuration import load_config  # noqa: PLC0415
         from daemon.tools.conditions.calibrations import store_calibrations  # noqa: PLC0415
 
         try:
