@@ -16,7 +16,7 @@ def demo(
         "state"
     ),
     rate: Annotated[float, typer.Option(min=0.1, max=10_000, help="Triggers a second of the simulated machine.")] = 10,
-    free_ports: Annotated[bool, typer.Option("--free-ports", help="Use any free ports, not 8120 to 8122.")] = False,
+    free_ports: Annotated[bool, typer.Option("--free-ports", help="Use any free ports, not 8120 to 8123.")] = False,
 ) -> None:
     """Run a demonstration: a daemon, a sender with 120 instruments over TCP, and the page, until Ctrl-C."""
     # Imported here: a help is shown without the client and the tables.

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import httpx
@@ -18,11 +18,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from backends.base import StoreError
 from backends.folder_lock import FolderInUse, FolderLock
 from daemon.client.api.asking import DaemonGone
 from daemon.client.api.status import ask_status
-from daemon.core.outcome import CommandFailed
+from daemon.core.outcome import CommandFailed, file_words
 from daemon.core.process.children import Child
+from schemas.conditions.intervals import Key
+from schemas.conditions.rules import ConditionsRefused
 from schemas.states import DaemonState
 
 CONFIGURATION = """\
@@ -49,12 +52,21 @@ port = {api}
 
 [dashboard]
 port = {page}
+
+[conditions]
+serve = true
+port = {conditions}
+payloads = "payloads"
+tag = "demo"
 """
 
 INSTRUMENTS = 120
 HOST = "127.0.0.1"
-USES = {"api": "control API", "page": "page", "readings": "readings over TCP"}
-DEFAULT_PORTS = {"api": 8120, "page": 8121, "readings": 8122}
+USES = {"api": "control API", "page": "page", "readings": "readings over TCP", "conditions": "conditions"}
+DEFAULT_PORTS = {"api": 8120, "page": 8121, "readings": 8122, "conditions": 8123}
+CALIBRATED_FROM = (Key(0, 0), Key(1, 100))
+"""Keys (run, trigger) from which a calibration is valid: the first 100 triggers of a new demonstration have another one
+than all others."""
 READY_S = 120.0  # a first start makes the database: seconds, but a busy machine may take many times that
 POLL_S = 0.1  # pause between two checks whether a process answers
 
@@ -66,6 +78,7 @@ class Ports:
     api: int
     page: int
     readings: int
+    conditions: int
 
     @property
     def api_url(self) -> str:
@@ -76,6 +89,11 @@ class Ports:
     def page_url(self) -> str:
         """Address of the page."""
         return f"http://{HOST}:{self.page}"
+
+    @property
+    def conditions_url(self) -> str:
+        """Address of the server of conditions."""
+        return f"http://{HOST}:{self.conditions}"
 
 
 class Demo:
@@ -116,8 +134,7 @@ class Demo:
     async def _start(self, ports: Ports) -> bool:
         """Start one after the other, each when those before it are ready; False when stopped before that."""
         config = self._state / "demo.toml"
-        values = {"instruments": INSTRUMENTS, "api": ports.api, "page": ports.page, "readings": ports.readings}
-        config.write_text(CONFIGURATION.format(**values), encoding="utf-8")
+        config.write_text(CONFIGURATION.format(instruments=INSTRUMENTS, **asdict(ports)), encoding="utf-8")
         self._console.print("Starting the daemon and its PostgreSQL (the first time it makes the database) ...")
         await self._spawn("daemon", "-m", "daemon", "run", str(config))
         async with httpx.AsyncClient(base_url=ports.api_url, timeout=5, trust_env=False) as client:
@@ -127,7 +144,23 @@ class Demo:
         page = ["--daemon", ports.api_url, "--host", HOST, "--port", str(ports.page)]
         await self._spawn("page", "-m", "dashboard", *page)
         async with httpx.AsyncClient(base_url=ports.page_url, timeout=5, trust_env=False) as client:
-            return await self._watched(_answers(client))
+            return await self._watched(asyncio.gather(_answers(client), self._calibrate(config)))
+
+    async def _calibrate(self, config: Path) -> None:
+        """Store calibrations, while the page starts; without them the rest of the demonstration works all the same."""
+        # Imported here: the tables take as long as a process takes to start.
+        from daemon.core.configuration import load_config  # noqa: PLC0415
+        from daemon.tools.conditions.calibrations import store_calibrations  # noqa: PLC0415
+
+        try:
+            await store_calibrations(load_config(config), CALIBRATED_FROM)
+        except (StoreError, ConditionsRefused) as error:
+            why = str(error)
+        except OSError as error:
+            why = file_words(error)
+        else:
+            return
+        self._console.print(Text(f"Orbits are not calibrated: {why}", "yellow"), soft_wrap=True)
 
     def _sender_options(self, ports: Ports) -> list[str]:
         # A few faults, so that the page has something to show.
@@ -164,6 +197,7 @@ class Demo:
         table.add_column(overflow="fold")
         table.add_row("Page", Text(ports.page_url, f"link {ports.page_url}"))
         table.add_row("API", f"{ports.api_url}/docs")
+        table.add_row("Conditions", f"{ports.conditions_url}/api/cdb_rest/")
         table.add_row("Terminal", f"{_command()} status --daemon {ports.api_url}")
         table.add_row("Data", f"{self._state}")
         table.add_row("SQL", f"{_command()} psql {self._state / 'demo.toml'}")

@@ -1,7 +1,6 @@
 """A throw-away daemon to experiment on, with a server and a sender of its own, and something stored to read."""
 
 import asyncio
-import hashlib
 import json
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -12,16 +11,16 @@ from pathlib import Path
 from backends.kinds import KINDS
 from backends.throwaway.base import free_port
 from daemon.client.api.reach import Reach
-from daemon.core.configuration import LoadedConfig, load_config
+from daemon.core.configuration import load_config
 from daemon.core.configuration.api_token import stored_token
-from daemon.core.configuration.database import conditions_store_of
 from daemon.core.outcome import CommandFailed
 from daemon.core.process.children import Child
+from daemon.tools.conditions.calibrations import store_calibrations
 from daemon.tools.drill.process import DaemonProcess
 from schemas.batch import Layout
 from schemas.checking.dsn import Backend
-from schemas.conditions.calibration import BUTTONS, KIND
-from schemas.conditions.intervals import Key, NewInterval, TagStatus
+from schemas.conditions.calibration import BUTTONS
+from schemas.conditions.intervals import Key
 
 GROUP = "bpm"
 CONFIGURATION = """\
@@ -53,7 +52,6 @@ port = 0
 payloads = "payloads"
 tag = "throwaway"
 """
-PAYLOAD = "bpm.json"
 GOVERNOR = """
 [readers.governor]
 commit_p99_ms = {ceiling_ms}
@@ -102,7 +100,7 @@ async def throwaway_daemon(
         port, api_port = free_port(), free_port()
         file = folder / "interference.toml"
         file.write_text(_configuration(setup, dsn, port, api_port), encoding="utf-8")
-        await _calibrate(load_config(file))
+        await store_calibrations(load_config(file), [Key(0, 0)])
         daemon = DaemonProcess(file, folder, api_port=api_port)
         say("starting the daemon")
         try:
@@ -137,33 +135,6 @@ def _configuration(setup: Throwaway, dsn: str, port: int, api_port: int) -> str:
         budget_ms=setup.budget_ms,
     )
     return text if setup.ceiling_ms is None else text + GOVERNOR.format(ceiling_ms=setup.ceiling_ms)
-
-
-async def _calibrate(loaded: LoadedConfig) -> None:
-    """Store a tag with calibrations of all instruments, which readers of orbits compute with."""
-    gains = dict.fromkeys((f"gain_{button}" for button in BUTTONS), 1.01)
-    (section,), tag = loaded.config.groups, str(loaded.config.conditions.tag)
-    instruments = [{"instrument": name, **gains} for name in section.group().instruments]
-    content = json.dumps({"kind": KIND, "instruments": instruments}).encode()
-    await asyncio.to_thread(_write_payload, loaded.path.parent / str(loaded.config.conditions.payloads), content)
-    store = conditions_store_of(loaded, connections=1)
-    try:
-        await store.create()
-        await store.add_type(KIND)
-        await store.add_tag(tag, TagStatus.UNLOCKED)
-        payloads = await store.attach_list(tag, (await store.add_list(KIND)).name)
-        interval = NewInterval(
-            url=PAYLOAD, checksum=hashlib.sha256(content).hexdigest(), size=len(content), start=Key(0, 0)
-        )
-        await store.attach_interval(payloads.name, (await store.add_interval(interval)).id)
-        await store.set_status(tag, TagStatus.LOCKED)
-    finally:
-        await store.close()
-
-
-def _write_payload(folder: Path, content: bytes) -> None:
-    folder.mkdir()
-    (folder / PAYLOAD).write_bytes(content)
 
 
 async def _fill(setup: Throwaway, port: int, folder: Path, stop: asyncio.Event) -> None:

@@ -12,10 +12,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+import httpx
 import psutil
 import pytest
 from typer.main import get_command
@@ -333,21 +335,24 @@ def children(state: Path) -> dict[str, psutil.Process]:
         "sender": f"--port {readings[1]} ",
         "page": f":{api[1]} --host",
         "database": "-D",
+        "conditions": "-m daemon.conditions",
     }
     for process in psutil.process_iter():
         try:
             words = " ".join(process.cmdline())
-        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            if marks["conditions"] in words:  # which does not name the folder, but writes its log there
+                words += f" {Path(f'/proc/{process.pid}/fd/2').readlink()}"
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess, OSError):
             continue
         for name, mark in marks.items():
-            if mark in words and (name != "database" or any(folder in words for folder in folders)):
+            if mark in words and (name not in {"database", "conditions"} or any(each in words for each in folders)):
                 found[name] = process
     return found
 
 
 def test_the_demo_runs_everything_and_takes_it_with_it(demo: Running, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    assert set(children(state)) == {"daemon", "sender", "page", "database"}
+    assert set(children(state)) == {"daemon", "sender", "page", "database", "conditions"}
     api = demo.until_said(r"(http://127\.0\.0\.1:\d+)/docs")[1]
     status = json.loads(here("status", "--json", "--daemon", api).stdout)
     assert status["groups"]["bpm"]["instruments"] == 120
@@ -366,6 +371,63 @@ def test_the_demo_runs_everything_and_takes_it_with_it(demo: Running, tmp_path: 
     assert counts["sent"] == counts["acknowledged"] > 0, report
     again = triggerlog("run", str(state / "demo.toml"), "--log-level", "nonsense")
     assert again.returncode == 2
+
+
+@contextmanager
+def calibrated_demo(state: Path) -> Iterator[tuple[Running, httpx.Client]]:
+    """A demonstration that ends in order, and its API."""
+    with running("demo", "--state", str(state), "--free-ports", "--rate", "100") as demo:
+        demo.until_said("Stop +Ctrl-C", 120)
+        api = demo.until_said(r"(http://127\.0\.0\.1:\d+)/docs")[1]
+        with httpx.Client(base_url=api, trust_env=False, timeout=60) as client:
+            yield demo, client
+        assert demo.end(signal.SIGINT) == 0
+    assert children(state) == {}
+
+
+def orbit(client: httpx.Client, question: str, **params: int) -> tuple[dict[str, Any], list[float | None]]:
+    """The calibration of an answer about one trigger, and its x in mm."""
+    asked = client.get(f"/api/v1/groups/bpm/{question}", params={"calibrated": True} | params)
+    answer = asked.raise_for_status().json()
+    return answer["calibration"], answer["channels"]["x_mm"]
+
+
+def test_the_demo_calibrates_orbits_of_now_and_of_the_past(tmp_path: Path) -> None:
+    state, positions = tmp_path / "state", tmp_path / "positions.csv"
+    (state / "payloads").mkdir(parents=True)
+    (state / "payloads" / "bpm-1.json").mkdir()
+    with calibrated_demo(state) as (demo, client):
+        told = demo.until_said("Orbits are not calibrated: (.*)\n")[1]
+        assert told.startswith(f"{state}/payloads/bpm-1.json cannot be used (is a directory); ")
+        until(lambda: client.get("/api/v1/groups/bpm/triggers/200").is_success, "trigger 200 is stored")
+        assert client.get("/api/v1/groups/bpm/newest", params={"calibrated": True}).status_code == 409
+    # The next start stores what this one could not, and those after it leave it as it is.
+    (state / "payloads" / "bpm-1.json").rmdir()
+    with calibrated_demo(state) as (demo, client):
+        assert "not calibrated" not in demo.said
+        until(lambda: client.get("/api/v1/groups/bpm/triggers/5", params={"run": 2}).is_success, "run 2 has begun")
+        now, _ = orbit(client, "newest")
+        then, first_x = orbit(client, "triggers/99", run=1)
+        assert (now["tag"], now["status"], now["readings_without"]) == ("demo", "locked", 0)
+        assert [each["url"] for each in now["payloads"] + then["payloads"]] == ["bpm-1.json", "bpm-0.json"]
+        assert all(each["is_verified"] for each in now["payloads"] + then["payloads"])
+        done = triggerlog(
+            "export", str(state / "demo.toml"), "--run", "1", "--calibrated", "demo", "-o", str(positions)
+        )
+        assert done.returncode == 0, done.stderr
+        used = json.loads((tmp_path / "positions.calibration.json").read_text())
+        assert [(each["url"], each["end"]) for each in used["payloads"]] == [
+            ("bpm-0.json", [1, 100]),
+            ("bpm-1.json", None),
+        ]
+        assert used["readings_without"] == 0
+        assert client.get("/api/v1/status").json()["conditions"]["state"] == "running"
+    with calibrated_demo(state) as (demo, client):
+        assert orbit(client, "triggers/99", run=1) == (then, first_x)
+        shown = json.loads(
+            here("conditions", "history", "demo", "bpm", "--json", "--config", str(state / "demo.toml")).stdout
+        )
+        assert [each["url"] for each in shown] == ["bpm-0.json", "bpm-1.json"]
 
 
 def test_the_demo_says_who_died_and_fails(demo: Running, tmp_path: Path) -> None:
