@@ -84,12 +84,14 @@ def test_live(desk: Page) -> None:
 
 def test_instruments(desk: Page) -> None:
     desk.locator("#tab-instruments").click()
+    desk.get_by_text("calibrated", exact=True).click()
     until(lambda: desk.locator("#orbit .scatterlayer path.js-line").count() > 0, "the orbit is drawn")
+    expect(desk.locator("#orbit")).to_contain_text("demo")
     desk.wait_for_timeout(2_000)
     picture(desk, "page-instruments")
 
 
-@pytest.mark.parametrize("tab", ["reads", "storage"])
+@pytest.mark.parametrize("tab", ["reads", "conditions", "storage"])
 def test_a_tab(desk: Page, tab: str) -> None:
     desk.locator(f"#tab-{tab}").click()
     expect(desk.locator(f"#panel-{tab} [row-id]").first).to_be_attached()
