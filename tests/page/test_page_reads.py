@@ -129,6 +129,8 @@ def test_the_daemon_is_asked_once_however_many_look(stage: Stage, browser: Brows
 
 def test_nothing_is_said_of_a_database_before_the_daemon_has_answered(stage: Stage, fresh: Watched) -> None:
     page = fresh.page
+    # What those were answered who looked before is told for so long.
+    page.wait_for_timeout(1_000 * (STORAGE_S + 1))
     stage.daemon.signal(signal.SIGSTOP)
     try:
         page.locator("#tab-storage").click()
