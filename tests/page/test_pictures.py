@@ -84,7 +84,7 @@ def test_live(desk: Page) -> None:
 
 def test_instruments(desk: Page) -> None:
     desk.locator("#tab-instruments").click()
-    desk.get_by_text("calibrated", exact=True).click()
+    desk.locator("label[for=orbit-calibrated]").first.click()
     until(lambda: desk.locator("#orbit .scatterlayer path.js-line").count() > 0, "the orbit is drawn")
     expect(desk.locator("#orbit")).to_contain_text("demo")
     desk.wait_for_timeout(2_000)
