@@ -13,7 +13,7 @@ from schemas.conditions.intervals import NAME_MOST
 from schemas.config.section import Name, Section, twice
 from schemas.readings import CHANNEL_DTYPES, HEADER, MAX_INSTRUMENTS, Channel, InstrumentGroup
 
-RESERVED_GROUPS = frozenset({"ledger", "instruments", "positions", "groups", "runs", "marks"})
+RESERVED_GROUPS = frozenset({"ledger", "instruments", "positions", "groups", "runs", "marks", "dropped"})
 RESERVED_ENDINGS = ("_ledger", "_readings")
 RESERVED_CHANNELS = frozenset({name for name, _ in HEADER} | {"run", "trigger_id", "time", "name", "time_offset_ns"})
 

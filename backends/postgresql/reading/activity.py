@@ -86,6 +86,7 @@ async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partit
                 end_ns=ends[1],
                 rows=row["rows"] if table is of.data else 0,
                 size_bytes=row["size_bytes"] + (before.size_bytes if before else 0),
+                readings_bytes=row["size_bytes"] if table is of.data else None,
             )
     return tuple(sorted(found.values(), key=lambda partition: (partition.start_ns, -partition.end_ns)))
 
