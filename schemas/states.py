@@ -147,6 +147,7 @@ class AsideReason(IntEnum):
     CONFLICT = 4  # a reading of that number is there, and this one is another
     EPOCH = 5  # its epoch is older than those that are remembered, or there are too many new ones
     DOUBTFUL = 6  # a reading of that number is there, and only a comparison tells whether this one is the same
+    DROPPED = 7  # its trigger is of a period whose readings were dropped by retention
 
 
 FOR_THE_DATABASE = (AsideReason.OLDER, AsideReason.DOUBTFUL)

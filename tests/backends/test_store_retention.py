@@ -242,7 +242,7 @@ async def test_a_kill_before_any_statement_neither_loses_the_account_nor_counts_
 ) -> None:
     group = group_of()
     store = await opened(make(group))
-    days = tuple(range(24, 0, -1))
+    days = tuple(range(30, 0, -1))
     await filled(store, group, rng, days=days)
     for steps, day in enumerate(days):
         period = await period_of(store, group, noon(day))
