@@ -25,6 +25,10 @@ class DroppedPeriods:
         self._periods.append(period)
         self.spans = spans_of(self._periods)
 
+    def has(self, period: Period) -> bool:
+        """Whether a period is one of them."""
+        return period in self._periods
+
     def take_out(self, period: Period) -> None:
         """It stays after all."""
         self._periods.remove(period)

@@ -10,6 +10,7 @@ from schemas.checking.fields import Form
 from schemas.checking.problems import Problem, listed, refuse, suggestion, wrong
 from schemas.conditions.calibration import BUTTONS, KIND, can_be_calibrated
 from schemas.conditions.intervals import NAME_MOST
+from schemas.config.retention import GroupRetentionConfig
 from schemas.config.section import Name, Section, twice
 from schemas.readings import CHANNEL_DTYPES, HEADER, MAX_INSTRUMENTS, Channel, InstrumentGroup
 
@@ -71,6 +72,9 @@ class GroupConfig(Section):
     layout: Layout | None = Field(default=None, description="Layout of this group, where it differs from `[database]`.")
     durability: Durability | None = Field(
         default=None, description="Durability of this group, where it differs from `[database]`."
+    )
+    retention: GroupRetentionConfig | None = Field(
+        default=None, description="Limits of this group, where they differ from `[retention]`."
     )
     payload_type: str | None = Field(
         default=None,

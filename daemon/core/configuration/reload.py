@@ -37,10 +37,18 @@ RELOADABLE = frozenset(
         "conditions.by",
         "conditions.payloads",
         "conditions.tag",
+        "groups[].retention",
+        "groups[].retention.keep_days",
+        "groups[].retention.max_gib",
         "journal.max_mib",
         "journal.segment_mib",
         "readers.governor.backlog_triggers",
         "readers.governor.commit_p99_ms",
+        "retention.check_every_s",
+        "retention.disk",
+        "retention.keep_days",
+        "retention.max_gib",
+        "retention.min_free_percent",
         *(f"sources[].{name}" for source in SOURCES for name in source.RELOADABLE),
     }
 )
