@@ -66,8 +66,7 @@ class MysqlDropping(Dropping[Connection]):
         except StoreBusy:
             # Nothing has changed but the row, and nothing has to be gone on with.
             await self._connection.run(f"DROP TABLE {apart}")
-            of = f"group_name = {literal(begun.period.group)} AND begun_ns = {begun.begun_ns}"
-            await self._connection.run(f"DELETE FROM {quoted(self._schema, 'dropped')} WHERE {of}")
+            await self._connection.run(f"DELETE FROM {quoted(self._schema, 'dropped')} WHERE {self._head_of(begun)}")
             raise
 
     async def _finish(self, begun: Dropped, rows: list[dict[str, Any]], at_ns: int) -> None:

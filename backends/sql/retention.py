@@ -166,10 +166,13 @@ class Dropping(ABC, Generic[C]):
     def _note(self, begun: Dropped, **columns: int) -> str:
         """The statement that changes columns of the row with run 0."""
         changes = ", ".join(f"{self._quoted(name)} = {value}" for name, value in columns.items())
-        return (
-            f"UPDATE {self._quoted(self._schema, 'dropped')} SET {changes}"
-            f" WHERE group_name = {self._literal(begun.period.group)} AND begun_ns = {begun.begun_ns} AND run = 0"
-        )
+        return f"UPDATE {self._quoted(self._schema, 'dropped')} SET {changes} WHERE {self._head_of(begun)}"
+
+    def _head_of(self, begun: Dropped) -> str:
+        """The condition that names the row with run 0."""
+        period = begun.period
+        key = {"group_name": self._literal(period.group), "begun_ns": begun.begun_ns, "start_ns": period.start_ns, "run": 0}
+        return " AND ".join(f"{name} = {value}" for name, value in key.items())
 
     def _begin(self, begun: Dropped, size_bytes: int) -> str:
         """The statement that writes the row with run 0."""

@@ -21,6 +21,9 @@ from schemas.queries import TOTALS, InstrumentReadings, Reduction, Snapshot, Tot
 from schemas.readings import Array
 
 
+LOOKS = 3
+
+
 class PostgresqlQuestions(SqlQuestions[Connection]):
     """Answers questions about one group."""
 
@@ -36,6 +39,14 @@ class PostgresqlQuestions(SqlQuestions[Connection]):
 
     async def _totals(self, query: Totals) -> Array:
         """How much is stored."""
+        for _ in range(LOOKS):
+            try:
+                return await self._counted(query)
+            except asyncpg.UndefinedTableError:
+                continue  # what was set apart has been counted and dropped since it was found
+        raise StoreBusy(f"periods of group {self._tables.group.name!r} are being dropped")
+
+    async def _counted(self, query: Totals) -> Array:
         async with self._connection.transaction(readonly=True):
             # Given up here, it would go on there.
             await self._connection.execute(f"SET LOCAL statement_timeout = {math.ceil(1000 * query.within_s)}")
@@ -51,10 +62,7 @@ class PostgresqlQuestions(SqlQuestions[Connection]):
         found = await self._connection.fetch(compiled(select_apart(schema, group.name)))
         names = [apart_name(self._tables, row["name"]) for row in found]
         for name in names:
-            try:
-                await self._connection.execute(f"LOCK TABLE {quoted(schema, name)} IN ACCESS SHARE MODE")
-            except asyncpg.UndefinedTableError:
-                raise StoreBusy(f"a period of group {group.name!r} was dropped just now") from None
+            await self._connection.execute(f"LOCK TABLE {quoted(schema, name)} IN ACCESS SHARE MODE")
         return names
 
     async def _figures(self, query: Reduction) -> Array:
