@@ -72,6 +72,15 @@ def spans_of(periods: Iterable[Period]) -> tuple[Span, ...]:
     return tuple(spans)
 
 
+def overlapping(spans: Iterable[Span], start_ns: int, end_ns: int) -> tuple[Span, ...]:
+    """What of the spans lies within start_ns <= time_ns < end_ns."""
+    return tuple(
+        Span(start_ns=max(span.start_ns, start_ns), end_ns=min(span.end_ns, end_ns))
+        for span in spans
+        if span.start_ns < end_ns and span.end_ns > start_ns
+    )
+
+
 def are_within(spans: Iterable[Span], times: Array) -> Array:
     """Which times (int64, shape (n,)) lie in one of the spans: bool, shape (n,)."""
     found = np.zeros(len(times), bool)

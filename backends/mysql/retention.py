@@ -23,6 +23,7 @@ from backends.mysql.server.errors import LOCK_WAIT, number_of
 from backends.sql.retention import Dropping, apart_name, no_such
 from schemas.retention import Dropped, Period
 
+
 async def tables_there(connection: Connection, schema: str, names: Sequence[str]) -> set[str]:
     """Which of these tables there are."""
     if not names:

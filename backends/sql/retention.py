@@ -171,7 +171,12 @@ class Dropping(ABC, Generic[C]):
     def _head_of(self, begun: Dropped) -> str:
         """The condition that names the row with run 0."""
         period = begun.period
-        key = {"group_name": self._literal(period.group), "begun_ns": begun.begun_ns, "start_ns": period.start_ns, "run": 0}
+        key = {
+            "group_name": self._literal(period.group),
+            "begun_ns": begun.begun_ns,
+            "start_ns": period.start_ns,
+            "run": 0,
+        }
         return " AND ".join(f"{name} = {value}" for name, value in key.items())
 
     def _begin(self, begun: Dropped, size_bytes: int) -> str:

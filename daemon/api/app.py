@@ -18,6 +18,7 @@ from daemon.api.missing import missing_routes
 from daemon.api.order_log import OrderLog
 from daemon.api.readers import reader_routes
 from daemon.api.readings import readings_routes
+from daemon.api.retention import retention_routes
 from daemon.api.service import ApiService
 from daemon.api.status import status_routes
 from daemon.api.visit_files import visit_files_routes
@@ -41,6 +42,7 @@ ROUTES = (
     readings_routes,
     missing_routes,
     gaps_routes,
+    retention_routes,
     marks_routes,
     control_routes,
     reader_routes,

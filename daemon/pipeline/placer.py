@@ -33,6 +33,7 @@ from schemas.queries import LedgerNeighbours, LedgerRows, LedgerTail, TriggersRe
 from schemas.readings import Array, InstrumentGroup, join
 from schemas.states import AsideReason
 
+
 @dataclass(frozen=True, kw_only=True)
 class _Found:
     """What became of readings of one run: the block to commit, which are doubles, and which are left, by the reason.
@@ -115,9 +116,7 @@ class Placer:
         )
         return replace(last, block=block, readings=readings_in(block), placed=placed)
 
-    async def _place(
-        self, run: int, aside: Array, within: ClosedBlock, told: Array, *, compared: Array
-    ) -> "_Found":
+    async def _place(self, run: int, aside: Array, within: ClosedBlock, told: Array, *, compared: Array) -> "_Found":
         """Place readings of one run.
 
         aside: the readings, record dtype, shape (n,). within: the block that they are committed with, whose own rows

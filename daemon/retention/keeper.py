@@ -108,7 +108,9 @@ class RetentionKeeper:
         """The partitions that something waits for, and what."""
         found = (await self._store.partitions())[group]
         periods = [Period(group=group, name=each.name, start_ns=each.start_ns, end_ns=each.end_ns) for each in found]
-        waiting = {period.name: "readings of it wait for the database" for period in periods if pipeline.waits_for(period)}
+        waiting = {
+            period.name: "readings of it wait for the database" for period in periods if pipeline.waits_for(period)
+        }
         lying = await pipeline.letters_of(periods)
         letters = {period.name: "dead letters are of it" for period, is_so in zip(periods, lying, strict=True) if is_so}
         return {**letters, **waiting}
@@ -147,7 +149,9 @@ class RetentionKeeper:
                 return await self._store.drop(drop.period, drop.rule, at_ns=at_ns, patience_s=patience_s)
             except StoreBusy:
                 await pauses.pause()
-        raise StoreBusy(f"{drop.period.name} of group {drop.period.group} cannot be dropped: its table is always in use")
+        raise StoreBusy(
+            f"{drop.period.name} of group {drop.period.group} cannot be dropped: its table is always in use"
+        )
 
     async def _is_begun(self, period: Period) -> bool:
         """Whether a period was set apart before something failed; where nobody knows it is taken to be so."""

@@ -107,7 +107,9 @@ def plan(groups: Sequence[GroupState], disk: DiskState | None, now_ns: int) -> P
         drops=tuple(planning.drops),
         held=tuple(planning.held),
         short=tuple(planning.short),
-        next=min((each for group in groups for each in planning.nexts(group)), key=lambda each: each.at_ns, default=None),
+        next=min(
+            (each for group in groups for each in planning.nexts(group)), key=lambda each: each.at_ns, default=None
+        ),
     )
 
 

@@ -1,6 +1,6 @@
-"""What retention has dropped, and does next: a part of the status, and the body of `GET /api/v1/retention`."""
+"""What retention has dropped, and does next: a part of the status, and the account of all of it."""
 
-from pydantic import Field
+from pydantic import Field, RootModel
 
 from schemas.api.model import Model
 from schemas.retention import Dropped, Rule
@@ -40,6 +40,10 @@ class DroppedPeriod(Model):
         )
 
 
+class DroppedPeriods(RootModel[list[DroppedPeriod]]):
+    """Body of `GET /api/v1/retention`."""
+
+
 class NextPeriod(Model):
     """The next period that becomes too old."""
 
@@ -59,7 +63,9 @@ class RetentionStatus(Model):
     dropping: str | None = Field(default=None, description="what is being dropped now, in one line")
     next: NextPeriod | None = Field(default=None, description="what age drops next; null where no age is set")
     held: list[str] = Field(default=[], description="what a limit asks for, and stays, with the reason, a line each")
-    short: list[str] = Field(default=[], description="limits that are not met with all that may be dropped, a line each")
+    short: list[str] = Field(
+        default=[], description="limits that are not met with all that may be dropped, a line each"
+    )
     problem: str | None = Field(default=None, description="why nothing could be dropped, in one line")
     checked_ns: int | None = Field(default=None, description="when it was last looked; null before the first time")
 

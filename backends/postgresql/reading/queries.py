@@ -20,7 +20,6 @@ from backends.sql.retention import apart_name, select_apart
 from schemas.queries import TOTALS, InstrumentReadings, Reduction, Snapshot, Totals, TriggersReadings
 from schemas.readings import Array
 
-
 LOOKS = 3
 
 

@@ -57,9 +57,7 @@ def keeper_of(
 async def write(store: Store, number: int, time_ns: int, triggers: int = 3) -> None:
     rng = np.random.default_rng(number)
     readings = readings_of(GROUP, np.arange(triggers) + number * triggers, time_ns + np.arange(triggers) * 1000, rng)
-    to = JournalPosition(
-        sequence=number, triggers=number * triggers, readings=number * triggers * GROUP.size
-    )
+    to = JournalPosition(sequence=number, triggers=number * triggers, readings=number * triggers * GROUP.size)
     await store.commit(batch_of(GROUP, number, readings, position=to))
 
 
@@ -221,5 +219,3 @@ async def test_a_real_server_stays_below_its_budget_beside_writing_and_reading(
         assert holds(await sums(store))
         assert keeper.status().periods > 2
         assert keeper.status().problem is None
-
-
