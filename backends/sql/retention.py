@@ -89,8 +89,8 @@ class Dropping(ABC, Generic[C]):
         await self._complete_apart(begun, is_counted=is_counted)
         rows = [] if is_counted else await self._count(begun)
         await self._finish(begun, rows, at_ns)
-        ended = [each for each in dropped_of(await self._rows(select_dropped(self._schema, period.group)))]
-        return next(each for each in ended if each.begun_ns == begun.begun_ns and each.period.name == period.name)
+        account = dropped_of(await self._rows(select_dropped(self._schema, period.group)))
+        return next(each for each in account if each.begun_ns == begun.begun_ns and each.period.name == period.name)
 
     async def _under_way(self, period: Period) -> tuple[Dropped, bool] | None:
         """What was begun and has not ended, and whether it is counted."""

@@ -1,7 +1,8 @@
 """The tables of a store, declared once with SQLAlchemy Core and compiled for each SQL dialect.
 
 Shared tables of a schema: `groups`, `channels`, `instruments` (what is logged, and by which logger), `positions` (up to
-where the journal is held), `marks` (events that people noted) and `dropped` (the account of dropped periods). Tables of a group `g`: `g` (readings) and `g_ledger`.
+where the journal is held), `marks` (events that people noted) and `dropped` (the account of periods whose readings were
+dropped). Tables of a group `g`: `g` (readings) and `g_ledger`.
 What a dialect adds (partitions, the view, storage) is its backend's business.
 """
 

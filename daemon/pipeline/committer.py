@@ -510,9 +510,9 @@ class Committer:
         await backoff.pause()
 
     def _believed(self, waiting: Waiting) -> Waiting:
-        """A block, without what assembly says of earlier triggers if the database may not have those, or their readings.
+        """A block, without what assembly says of earlier triggers if the database may not have those.
 
-        To an earlier process it may have done so without this one knowing.
+        To an earlier process it may have done so without this one knowing; of what retention dropped it has the ledger.
         """
         may_have_lost = self._has_lost or waiting.number < self._backlog.first_here
         may_lack = may_have_lost or self._dead_letters.may_lack(waiting.block)

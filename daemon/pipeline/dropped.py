@@ -1,8 +1,8 @@
 """Periods of a group whose readings were dropped by retention, as the way of the data has to know them.
 
-The ledger of such a period is whole: a reading that comes twice is found there as ever. What is missing there, and comes
-now, has no place any more: it is set aside (`AsideReason.DROPPED`), since what is stored of a period would be a part of
-it without the rest.
+The ledger of such a period is whole: a reading that comes twice is found there as ever. What is missing there, and
+comes now, has no place any more: it is set aside (`AsideReason.DROPPED`), since what is stored of a period would be a
+part of it without the rest.
 """
 
 from collections.abc import Iterable

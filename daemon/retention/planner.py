@@ -18,10 +18,6 @@ ENDS_NS = (-(2**63), 2**63 - 2)
 """A partition that begins or ends here takes what fits no other."""
 
 
-EMPTY_BYTES = 2**18
-"""An empty partition with its indexes takes less."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class GroupState:
     """A group as retention sees it.
@@ -206,12 +202,8 @@ def _old(group: GroupState) -> list[Partition]:
 
 
 def _newest(group: GroupState) -> list[Partition]:
-    """The newest ones that have rows, which stay.
-
-    A server forgets its estimate of rows in a crash: what takes more than an empty partition does has some, too.
-    """
-    found = _with_readings(group)
-    return [each for each in found if each.rows > 0 or (each.readings_bytes or 0) > EMPTY_BYTES][-NEWEST:]
+    """The newest ones that have rows, which stay."""
+    return [partition for partition in _with_readings(group) if partition.rows > 0][-NEWEST:]
 
 
 def _period(group: GroupState, partition: Partition) -> Period:

@@ -19,10 +19,12 @@ from tests.backends.test_store_contract import (
     everything,
     layout_of,
     maker,
-    opened,  # noqa: F401
-    rng,  # noqa: F401
+    opened,
+    rng,
 )
 from tests.support.batches import batch_of, group_of, readings_of, with_late
+
+__all__ = ["opened", "rng"]
 
 DAY_NS = 86_400_000_000_000
 WITH_PARTITIONS = ["memory", "rows", "arrays", "mysql-rows", "mysql-arrays"]

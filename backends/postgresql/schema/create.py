@@ -41,7 +41,8 @@ TO_READ = ("SELECT",)
 TO_DESCRIBE = ("INSERT",)
 TO_MOVE = ("SELECT", "INSERT", "UPDATE")
 TO_WRITE = ("SELECT", "INSERT", "DELETE")
-"""Rights on tables: on those that describe groups, for a new group too; on positions, marks and what was dropped; on those of a group."""
+"""Rights on tables: on those that describe groups, for a new group too; on positions, marks and what was dropped; on
+those of a group."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -92,8 +92,8 @@ NO_RATES = GroupRates(0.0, 0.0, 0.0, 0.0)
 class Reporter:
     """Builds the status; `sample` has to be called a few times a second for its rates to be right.
 
-    intakes, pipelines, sources: they fill up while the daemon starts. alarms, marks, conditions, retention: asked for these parts
-    of the status. state_dir: the folder whose disk is reported on.
+    intakes, pipelines, sources: they fill up while the daemon starts. alarms, marks, conditions, retention: asked for
+    these parts of the status. state_dir: the folder whose disk is reported on.
     """
 
     def __init__(
