@@ -15,7 +15,6 @@ class Rule(StrEnum):
     AGE = "age"  # `keep_days`
     SIZE = "size"  # `max_gib`
     DISK = "disk"  # `min_free_percent`
-    ORDER = "order"  # an operator's order
 
 
 @dataclass(frozen=True, kw_only=True)

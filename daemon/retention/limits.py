@@ -28,8 +28,8 @@ def are_limited(config: Config) -> bool:
 def limits_of(section: GroupConfig, config: Config) -> tuple[int | None, int | None]:
     """How long readings of a group are kept (ns), and what it may take (bytes); None without a limit."""
     own = section.retention
-    keep_days = config.retention.keep_days if own is None or own.keep_days is None else own.keep_days
-    max_gib = config.retention.max_gib if own is None or own.max_gib is None else own.max_gib
+    keep_days = config.retention.keep_days if own.keep_days is None else own.keep_days
+    max_gib = config.retention.max_gib if own.max_gib is None else own.max_gib
     return int(keep_days * DAY_NS) if keep_days else None, int(max_gib * GIB) if max_gib else None
 
 

@@ -197,7 +197,7 @@ def _unkept(config: Config) -> Iterator[Problem]:
     limited += [
         f"groups[{i}].retention"
         for i, group in enumerate(config.groups)
-        if group.retention and (group.retention.keep_days or group.retention.max_gib)
+        if group.retention.keep_days or group.retention.max_gib
     ]
     if limited and database.backend is Backend.MONGODB:
         problem = "MongoDB has no partitions: a group is one collection, of which no period can be dropped as a whole"
@@ -205,8 +205,7 @@ def _unkept(config: Config) -> Iterator[Problem]:
         return
     yield from too_short(section.keep_days, database.partition, "retention.keep_days")
     for i, group in enumerate(config.groups):
-        if group.retention is not None:
-            yield from too_short(group.retention.keep_days, database.partition, f"groups[{i}].retention.keep_days")
+        yield from too_short(group.retention.keep_days, database.partition, f"groups[{i}].retention.keep_days")
     if section.min_free_percent is not None and section.disk is None and database.dsn is not None:
         fix = "name a folder of that disk in `retention.disk`, or use `max_gib` where it is on another node"
         yield wrong("nothing tells which disk `database.dsn` is on", fix, "retention.min_free_percent")

@@ -73,8 +73,8 @@ class GroupConfig(Section):
     durability: Durability | None = Field(
         default=None, description="Durability of this group, where it differs from `[database]`."
     )
-    retention: GroupRetentionConfig | None = Field(
-        default=None, description="Limits of this group, where they differ from `[retention]`."
+    retention: GroupRetentionConfig = Field(
+        default_factory=GroupRetentionConfig, description="Limits of this group, where they differ from `[retention]`."
     )
     payload_type: str | None = Field(
         default=None,

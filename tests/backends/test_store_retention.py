@@ -268,3 +268,13 @@ async def test_a_kill_before_any_statement_neither_loses_the_account_nor_counts_
     else:
         pytest.fail("a drop has more statements than there are days")
     assert steps > 4
+
+
+@pytest.mark.parametrize("kind", ["mongodb-arrays"])
+async def test_a_store_without_partitions_refuses_and_says_why(make: Make, opened: Callable, kind: str) -> None:
+    group = group_of()
+    store = await opened(make(group))
+    period = Period(group=group.name, name="20261121", start_ns=0, end_ns=DAY_NS)
+    with pytest.raises(StoreError, match="group 'bpm' is one collection in .*: no period of it can be dropped"):
+        await store.drop(period, Rule.AGE, at_ns=1, patience_s=1)
+    assert await store.dropped() == {group.name: ()}

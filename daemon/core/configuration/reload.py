@@ -37,7 +37,6 @@ RELOADABLE = frozenset(
         "conditions.by",
         "conditions.payloads",
         "conditions.tag",
-        "groups[].retention",
         "groups[].retention.keep_days",
         "groups[].retention.max_gib",
         "journal.max_mib",
