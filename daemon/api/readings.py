@@ -80,6 +80,9 @@ def readings_routes(service: ApiService) -> APIRouter:
         of = group_of(service, group)
         query = NewestTrigger(group=of) if complete else await _newest_of_all(service, of)
         found = np.empty(0, answer_dtype(of)) if query is None else await service.store.ask(query)
+        if not len(found) and complete and service.pipelines[group].dropped.spans:
+            detail = f"no complete trigger of group {of.name} is left: older ones were dropped by retention"
+            raise ApiError(404, detail, "ask for the newest of all, with complete=false", field="complete")
         return json_answer(trigger_answer(*await calibrated(service, of, found, asked), time.time_ns()), times)
 
     @routes.get(

@@ -9,7 +9,7 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from backends.base import Store, StoreBusy, StoreError
+from backends.base import Partition, Store, StoreBusy, StoreError
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.core.outside import Outside
@@ -100,20 +100,9 @@ class RetentionKeeper:
     async def _planned(self) -> Plan:
         partitions = await self._store.partitions()
         self._dropped = await self._store.dropped()
-        waited_for = {name: await self._waited_for(name, pipeline) for name, pipeline in self._pipelines.items()}
+        waited_for = {name: await _waited_for(pipeline, partitions[name]) for name, pipeline in self._pipelines.items()}
         states = states_of(self._config, partitions, self._dropped, waited_for)
         return plan(states, disk_of(self._config, self._state_dir, self._usage), self._outside.clock.now().utc_ns)
-
-    async def _waited_for(self, group: str, pipeline: Pipeline) -> dict[str, str]:
-        """The partitions that something waits for, and what."""
-        found = (await self._store.partitions())[group]
-        periods = [Period(group=group, name=each.name, start_ns=each.start_ns, end_ns=each.end_ns) for each in found]
-        waiting = {
-            period.name: "readings of it wait for the database" for period in periods if pipeline.waits_for(period)
-        }
-        lying = await pipeline.letters_of(periods)
-        letters = {period.name: "dead letters are of it" for period, is_so in zip(periods, lying, strict=True) if is_so}
-        return {**letters, **waiting}
 
     async def _drop(self, drop: Drop) -> bool:
         """Drop a period; False where it has to wait for something."""
@@ -194,6 +183,18 @@ class RetentionKeeper:
             problem=self._problem,
             checked_ns=self._checked_ns,
         )
+
+
+async def _waited_for(pipeline: Pipeline, partitions: Sequence[Partition]) -> dict[str, str]:
+    """The partitions that something waits for, by name, and what."""
+    periods = [
+        Period(group=pipeline.group.name, name=each.name, start_ns=each.start_ns, end_ns=each.end_ns)
+        for each in partitions
+    ]
+    lying = await pipeline.letters_of(periods)
+    letters = {period.name: "dead letters are of it" for period, is_so in zip(periods, lying, strict=True) if is_so}
+    waiting = {each.name: "readings of it wait for the database" for each in periods if pipeline.waits_for(each)}
+    return {**letters, **waiting}
 
 
 def words_of(short: Short) -> str:

@@ -275,6 +275,6 @@ async def test_a_store_without_partitions_refuses_and_says_why(make: Make, opene
     group = group_of()
     store = await opened(make(group))
     period = Period(group=group.name, name="20261121", start_ns=0, end_ns=DAY_NS)
-    with pytest.raises(StoreError, match="group 'bpm' is one collection in .*: no period of it can be dropped"):
+    with pytest.raises(StoreError, match=r"group 'bpm' is one collection in .*: no period of it can be dropped"):
         await store.drop(period, Rule.AGE, at_ns=1, patience_s=1)
     assert await store.dropped() == {group.name: ()}

@@ -58,11 +58,18 @@ def test_old_hours_go_and_nothing_is_called_lost(
         for hour in range(HOURS):
             asyncio.run(send(daemon.port, EACH * hour, HOURS - hour))
         assert retention(daemon)["is_limited"] is False
+    assert triggerlog("retention", "plan", str(file)).stdout.startswith("Nothing is ever dropped")
+    assert triggerlog("retention", "list", str(file)).stdout == "Nothing was dropped.\n"
     file.write_text(text + RETENTION)
+    said = triggerlog("retention", "plan", str(file)).stdout.splitlines()
+    refused = triggerlog("retention", "list", str(file), "--group", "bmp")
+    assert (refused.returncode, "has no group 'bmp', but bpm" in refused.stderr) == (1, True)
     planned = json.loads(triggerlog("retention", "plan", str(file), "--json").stdout)
     assert [drop["rule"] for drop in planned["drops"]] == ["age"] * len(planned["drops"])
     # Of eight hours the two newest stay, and those that ended less than 2.4 hours ago.
     assert HOURS - 4 <= len(planned["drops"]) <= HOURS - 2
+    assert [line.split()[1] for line in said if line.startswith("bpm ")] == [each["name"] for each in planned["drops"]]
+    assert said[-1].startswith("Next by age: bpm ")
     with logging_daemon(file) as daemon:
         until(lambda: retention(daemon)["periods"] == len(planned["drops"]), "hours to be dropped", 120)
         asyncio.run(send(daemon.port, EACH * HOURS, 0))

@@ -20,8 +20,12 @@ from daemon.retention.keeper import RetentionKeeper
 from schemas.batch import JournalPosition, Layout
 from schemas.config import Config, DatabaseConfig
 from schemas.queries import Totals
+from schemas.readings import Array
 from schemas.retention import Dropped, Period, Rule
 from tests.support.batches import batch_of, by_group, group_of, readings_of
+from tests.support.pipelines import eventually, logging_to_memory
+from tests.support.readings import START_NS as READINGS_NS
+from tests.support.readings import make_block, make_group
 
 GROUP = group_of(size=4)
 DAY_NS = 86_400_000_000_000
@@ -219,3 +223,51 @@ async def test_a_real_server_stays_below_its_budget_beside_writing_and_reading(
         assert holds(await sums(store))
         assert keeper.status().periods > 2
         assert keeper.status().problem is None
+
+
+async def test_a_day_that_something_waits_for_is_held_and_goes_when_that_is_stored() -> None:
+    group = make_group()
+    day_ns = READINGS_NS // DAY_NS * DAY_NS
+    days = range(4)
+
+    def block(day: int, *triggers: int, instruments: int = group.size - 1) -> Array:
+        made = make_block(
+            group,
+            [(n, i) for n in triggers for i in range(instruments)],
+            when=lambda trigger: day_ns + day * DAY_NS + DAY_NS // 2 + trigger * 1000,
+        )
+        made["epoch"] = 7
+        return made
+
+    async with logging_to_memory(group, assembly={"window": 64, "max_open": 16, "timeout_ms": 20}) as logger:
+        pipeline, store = logger.pipelines[group.name], logger.store
+        for day in days:
+            pipeline.receive(block(day, *range(day * 40 + 1, day * 40 + 41)))
+            await eventually(lambda day=day: pipeline.figures().committed.triggers == (day + 1) * 40)
+        config = Config.model_validate(
+            {
+                "groups": [{"name": group.name, "count": group.size, "channels": [{"name": "x"}]}],
+                "retention": {"keep_days": 4},
+            }
+        )
+        real = Outside.real()
+        clock = GivenClock(day_ns + 5 * DAY_NS + 1)
+        outside = Outside(clock=clock, disk=real.disk, rng=real.rng, workers=real.workers)
+        keeper = RetentionKeeper(store, config, Path(), outside, Events(), pipelines=logger.pipelines)
+        store.serving.clear()
+        late = block(0, 5, instruments=group.size)[-1:]
+        pipeline.receive(late.copy())
+        await eventually(lambda: pipeline.figures().waiting.blocks == 1)
+        await keeper.look()
+        (held,) = keeper.status().held
+        assert held.endswith(f"of {group.name}: readings of it wait for the database")
+        assert keeper.status().periods == 0
+        store.serving.set()
+        await eventually(lambda: not pipeline.figures().waiting.blocks)
+        await keeper.look()
+        assert (keeper.status().held, keeper.status().periods) == ([], 1)
+        # What comes for it from now on is set aside.
+        pipeline.receive(block(0, 6, instruments=group.size)[-1:])
+        await eventually(lambda: pipeline.figures().letters_aside == 1)
+        found = await store.ask(Totals(group=group, within_s=1))
+        assert (found["stored"] + found["dropped"]).sum() == found["arrived"].sum() == 4 * 40 * (group.size - 1) + 1
