@@ -2,8 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,42 +21,14 @@ from schemas.folders.folders import Column, FolderKind, FolderLayout, NewFolder
 from schemas.readings import CHANNEL_DTYPES
 from tests.support.folders import CHANNELS, Source, block, everything, new_folder, refused, reports, rows
 
-SERVERS = {"memory": None, "postgresql": "postgresql_dsn", "mariadb": "mariadb_dsn", "mongodb": "mongodb_dsn"}
 UNKNOWN, EXISTS, CONFLICT, _, INVALID = RefusalKind
 
 Make = Callable[[], FoldersStore]
 
 
-@pytest.fixture(params=SERVERS)
-def dsn(request: pytest.FixtureRequest) -> str | None:
-    """Where a server is; None stands for memory. A server is started outside of the loop of a test."""
-    fixture = SERVERS[request.param]
-    return None if fixture is None else str(request.getfixturevalue(fixture))
-
-
 @pytest.fixture
-async def make(dsn: str | None, schema: str, tmp_path: Path) -> AsyncIterator[Make]:
-    """Makes stores of one kind in one schema, as several processes have them; the schema is dropped afterwards."""
-    if dsn is None:
-        memory = MemoryFoldersStore()
-        yield lambda: memory
-        return
-    async with AsyncExitStack() as stack:
-
-        def open_one() -> FoldersStore:
-            store = open_folders_store(DatabaseConfig(dsn=dsn), schema=schema, state_dir=tmp_path)
-            stack.push_async_callback(store.close)
-            return store
-
-        stack.push_async_callback(open_one().drop)
-        yield open_one
-
-
-@pytest.fixture
-async def store(make: Make) -> FoldersStore:
-    made = make()
-    await made.create()
-    return made
+def kind_of_store() -> tuple[Callable[[], FoldersStore], Callable[..., FoldersStore]]:
+    return MemoryFoldersStore, open_folders_store
 
 
 # --- the schema and the tree -----------------------------------------------------------------------------------------

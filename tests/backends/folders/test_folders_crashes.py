@@ -4,9 +4,7 @@ After each kill the order that may have happened is given again.
 """
 
 import asyncio
-import contextlib
 import random
-from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,53 +13,13 @@ import pytest
 
 from backends import open_folders_store
 from backends.folders.base import FoldersStore
-from backends.kinds import KINDS
 from backends.throwaway.base import ThrowawayServer
-from schemas.checking.dsn import Backend
-from schemas.config import DatabaseConfig
 from schemas.folders.blocks import OPEN
 from schemas.folders.folders import Folder
 from schemas.readings import Array
 from tests.support.folders_crash_process import CHANNELS, EACH, FOLDERS, insert, intervals, live, prepare
 from tests.support.kills import KILLS
-from tests.support.lives import LASTS_S, Life, random_moments, until_killed
-from tests.support.servers import installed, server_folder
-
-SERVERS = {"postgresql": Backend.POSTGRESQL, "mariadb": Backend.MYSQL, "mongodb": Backend.MONGODB}
-TIMEOUT_S = 3.0
-"""Of a command: so long the driver of MongoDB looks for a server that is gone."""
-
-
-@pytest.fixture
-def rng() -> random.Random:
-    return random_moments()
-
-
-@pytest.fixture
-def throwaway(server: str) -> Iterator[ThrowawayServer]:
-    """A server that the test may kill."""
-    with server_folder() as folder:
-        with installed():
-            made = KINDS[SERVERS[server]].throwaway_server(folder)
-            made.start()
-        yield made
-        made.stop()
-
-
-@pytest.fixture
-def dsn(server: str, request: pytest.FixtureRequest) -> str:
-    """Where a server is, which is started outside of the loop of a test."""
-    return str(request.getfixturevalue(f"{server}_dsn"))
-
-
-@contextlib.asynccontextmanager
-async def opened(dsn: str, schema: str, folder: Path) -> AsyncIterator[FoldersStore]:
-    database = DatabaseConfig(dsn=dsn, command_timeout_s=TIMEOUT_S)
-    store = open_folders_store(database, schema=schema, state_dir=folder)
-    try:
-        yield store
-    finally:
-        await store.close()
+from tests.support.lives import LASTS_S, SERVERS, Life, opened, until_killed
 
 
 async def settled(store: FoldersStore, what: str) -> int:
@@ -101,7 +59,7 @@ def everything(folder: Folder, what: str) -> Array:
 async def test_a_process_is_killed_in_the_midst_of_its_insertions(
     dsn: str, schema: str, tmp_path: Path, rng: random.Random
 ) -> None:
-    async with opened(dsn, schema, tmp_path) as store:
+    async with opened(open_folders_store, dsn, schema, tmp_path) as store:
         await prepare(store)
         for what in FOLDERS:
             acknowledged = -1
@@ -124,7 +82,7 @@ async def test_the_server_is_killed_in_the_midst_of_insertions(
     throwaway: ThrowawayServer, schema: str, tmp_path: Path, rng: random.Random
 ) -> None:
     dsn = await asyncio.to_thread(throwaway.start)
-    async with opened(dsn, schema, tmp_path) as store:
+    async with opened(open_folders_store, dsn, schema, tmp_path) as store:
         await prepare(store)
         for what in FOLDERS:
             acknowledged = -1
