@@ -259,6 +259,8 @@ async def test_wrong_reports_are_refused(store: FoldersStore) -> None:
     given = reports(folder, [(0, 1, 1.0), (0, 2, None)])
     await refused(store.report(multi.path, source.next(given)), CONFLICT, "path")
     await refused(store.report("/no", source.next(given)), UNKNOWN, "path")
+    arrays = await store.add_folder(new_folder("/arrays", layout=FolderLayout.ARRAYS))
+    await refused(store.report(arrays.path, source.next(given)), CONFLICT, "path")
     await refused(store.insert(multi.path, source.next(given)), INVALID, "block[1].until")
     for kind, field, wrong in (
         (UNKNOWN, "channel", (5, 3, None, 1.0)),
