@@ -156,7 +156,7 @@ def test_versions_are_tagged(commands: Commands, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("x.txt", "", "FILE: x.txt does not say the format; end it with `.csv`, `.npy` or `.npz`"),
+        ("x.txt", "", "FILE: x.txt does not say the format; end it with `.csv`, `.npy`, `.npz`"),
         ("x.csv", "", "it cannot be read ("),
         ("x.csv", "channel,since,ampere,note\n", "it has no interval; give a file with at least one"),
         ("x.csv", "channel,ampere,note\n1,5,x\n", "FILE: there is no since; give the columns channel, since, until"),
@@ -164,7 +164,11 @@ def test_versions_are_tagged(commands: Commands, tmp_path: Path) -> None:
         ("x.csv", "channel,since,ampere,note,more\n1,5,7,x,y\n", "more: the folder has no such column"),
         ("x.csv", "channel,since,ampere,note\n1,5,x,y\n", "ampere of line 2: 'x' is no number; give a number"),
         ("x.csv", "channel,since,ampere,note\n1,5,7\n", "line 2 has 3 values, and the header 4"),
-        ("x.csv", "channel,since,ampere,note\nQ9,5,7,x\n", "FILE: the folder has no channel 'Q9'; did you mean"),
+        (
+            "x.csv",
+            "channel,since,ampere,note\nQ9,5,7,x\n",
+            "FILE: the folder has no channel 'Q9'; use one of `Q1`, `Q2`, `Q7`",
+        ),
         ("x.csv", "channel,since,until,ampere,note\n1,5,4,7,x\n", "block[0].until: the interval ends before it begins"),
         ("x.csv", "channel,since,ampere,note\n1,5,nan,x\n", "block[0].ampere: it is no finite number"),
         ("x.csv", "channel,since,ampere,note\n1,5,7,thirteen byte\n", "note[0]: 13 bytes; give at most 12 bytes"),
