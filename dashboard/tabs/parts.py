@@ -67,7 +67,7 @@ def tick(name: str, *sections: str, every_ms: int = 0) -> Any:
 
 
 def chosen(**change: str | None) -> tuple[str, dict[str, Any]]:
-    """What to set to change what the address chooses (`experiment`, `visits`, `channel`, `calibrated`, `tags`, `type`).
+    """What to set to change what the address chooses: `experiment`, `visits`, `channel`, `tags` or another.
 
     The data of `tick` has it as `view`, by which callbacks draw.
     """
