@@ -484,7 +484,7 @@ def _status_routes(served: Served) -> APIRouter:
             while True:
                 async with served.ticked:
                     await served.ticked.wait()
-                await socket.send_text(served.now.model_dump_json())
+                await socket.send_text(served.now.model_dump_json(by_alias=True))
         except WebSocketDisconnect:
             return
 

@@ -68,10 +68,11 @@ def of_archive(**changes: Any) -> Known:
 def test_each_client_has_a_bar_as_high_as_its_cycle_is_over() -> None:
     figure = charts.clients(status())
     (bars,) = figure["data"]
-    assert len(bars["x"]) == len(bars["y"]) == len(bars["text"]) == 40
+    assert len(bars["x"]) == len(bars["y"]) == len(bars["hovertext"]) == 40
     assert (bars["y"][3], bars["y"][4]) == (14, 131)
-    assert bars["text"][2] == "client 2: reading, 9 % of its cycle, 45 % of its snapshot"
+    assert bars["hovertext"][2] == "client 2: reading, 9 % of its cycle, 45 % of its snapshot"
     # What is late differs from what is not by more than its colour.
+    assert bars["text"][:8] == ["◔", "●", "●", "●", "▲", "✕", "◑", ""]
     assert (bars["marker"]["pattern"]["shape"][4], bars["marker"]["pattern"]["shape"][3]) == ("/", "")
     assert figure["layout"]["shapes"][0]["y0"] == 100
     assert figure["layout"]["yaxis"]["range"][1] > 188
@@ -81,7 +82,7 @@ def test_a_client_that_is_very_late_does_not_flatten_the_others() -> None:
     figure = charts.clients(status(states="lw", progress=[999, 40], read=[10, 100]))
     assert figure["data"][0]["y"] == [charts.TOP, 40]
     assert figure["layout"]["yaxis"]["range"] == [0, charts.TOP]
-    assert "999 % of its cycle" in figure["data"][0]["text"][0]
+    assert "999 % of its cycle" in figure["data"][0]["hovertext"][0]
 
 
 def test_the_legend_counts_what_clients_do() -> None:
@@ -232,8 +233,8 @@ def test_the_tiles_are_those_of_the_layout_and_stand_out_where_clients_are_late(
     assert found.keys() == {name for name, _ in TILES}
     assert {name for name, tile in found.items() if tile.is_over} == {"clients", "efficiency"}
     assert (found["clients"].value, found["clients"].note) == ("6", "read; 2 late, 31 waiting")
-    assert (found["efficiency"].value, found["query"].value) == ("97.0", "1.62 / 9.40")
-    assert (found["rows"].value, found["bytes"].value, found["blocks"].value) == ("77,300", "78.4", "310 / 5,890")
+    assert (found["efficiency"].value, found["query"].value) == ("97.0", "1.62")
+    assert (found["rows"].value, found["bytes"].value, found["blocks"].value) == ("77,300", "78.4", "310")
     assert {tile.value for tile in tiles(Shown(id=RUN, live=status(), is_dead=True)).values()} == {"–"}
 
 

@@ -26,6 +26,9 @@ TALL, LOW = 300, 230
 POINTS = 900
 """Points of a line or a cloud that are drawn at most."""
 
+FEW = 120
+"""Clients whose bars have room for a glyph, and for a gap between them."""
+
 TOP = 300
 """Percent of a cycle at which a bar ends: of what is later the words beside it tell."""
 
@@ -63,7 +66,7 @@ Figure = dict[str, Any]
 def clients(run: SnapshotsStatus) -> Figure:
     """A bar a client, as high as so much of its cycle is over, in %; its look says what it does."""
     states = [CLIENT_LETTERS[letter] for letter in run.states]
-    looks = [LOOKS[state] for state in states]
+    looks, most = [LOOKS[state] for state in states], len(states)
     bars = {
         "type": "bar",
         "x": list(range(len(states))),
@@ -73,18 +76,23 @@ def clients(run: SnapshotsStatus) -> Figure:
             "pattern": {"shape": [shape for *_, shape in looks], "fgcolor": INK, "size": 5},
             "line": {"width": 0},
         },
+        # What is reading may be at the begin of its cycle: its bar alone would not be seen.
         "text": [
-            f"client {number_}: {state.value}, {percent} % of its cycle, {read} % of its snapshot"
-            for number_, (state, percent, read) in enumerate(zip(states, run.progress, run.read, strict=True))
+            "" if state is ClientState.WAITING or most > FEW else look[0]
+            for state, look in zip(states, looks, strict=True)
         ],
-        "textposition": "none",
-        "hovertemplate": "%{text}<extra></extra>",
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hovertext": [
+            f"client {client}: {state.value}, {percent} % of its cycle, {read} % of its snapshot"
+            for client, (state, percent, read) in enumerate(zip(states, run.progress, run.read, strict=True))
+        ],
+        "hovertemplate": "%{hovertext}<extra></extra>",
     }
-    most = len(states)
     top = max(110, min(TOP, 1.05 * max(run.progress, default=0)))
     layout = plot_layout(
         LOW,
-        bargap=0.15 if most <= 200 else 0,
+        bargap=0.15 if most <= FEW else 0,
         xaxis=plot_axis(range=[-0.6, most - 0.4], title=_title("client"), showgrid=False),
         yaxis=plot_axis(range=[0, top], ticksuffix=" %"),
         shapes=[_level(100)],
@@ -195,10 +203,12 @@ def cliff(lines: Sequence[tuple[FolderLayout, str, Sequence[CliffPoint]]]) -> Fi
         }
         for place, (layout, run, points) in enumerate(lines)
     ]
+    most = max((point.read or 0 for *_, points in lines for point in points), default=0)
     layout = plot_layout(
         LOW,
         xaxis=plot_axis(rangemode="tozero", title=_title("size of the snapshot, MB")),
-        yaxis=plot_axis(rangemode="tozero", title=_title("blocks read again"), hoverformat=",d"),
+        # A few blocks that were read again are no cliff.
+        yaxis=plot_axis(range=[0, 1.06 * max(100, most)], title=_title("blocks read again"), hoverformat=",d"),
     )
     return {"data": traces, "layout": layout}
 

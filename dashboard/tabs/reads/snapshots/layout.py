@@ -21,10 +21,10 @@ TILES: tuple[tuple[str, str], ...] = (
     ("state", "State"),
     ("clients", "Clients that read"),
     ("efficiency", "Cycles in time"),
-    ("query", "Seconds, p50 / p90"),
+    ("query", "Snapshot p50"),
     ("rows", "Rows/s"),
-    ("bytes", "Read"),
-    ("blocks", "Blocks"),
+    ("bytes", "Values read"),
+    ("blocks", "Blocks read"),
     ("cpu", "Server CPU"),
     ("left", "Time left"),
 )

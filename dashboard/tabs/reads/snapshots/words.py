@@ -173,7 +173,7 @@ def _clients(live: SnapshotsStatus) -> Tile:
 
 def _measured(found: SnapshotFigures, asked: SnapshotSettings, rows: Tile, byte_rate: float | None) -> dict[str, Tile]:
     limit_s, share = deadline_s(asked), found.efficiency
-    cpu = f"one core · clients {_percent(found.clients_percent)} · machine {_percent(found.machine_percent)}"
+    cpu = f"clients {_percent(found.clients_percent)}, machine {_percent(found.machine_percent)}"
     return {
         "efficiency": Tile(
             value=_share(share),
@@ -182,19 +182,16 @@ def _measured(found: SnapshotFigures, asked: SnapshotSettings, rows: Tile, byte_
             is_over=share is not None and share < ALL_IN_TIME,
         ),
         "query": Tile(
-            value=f"{seconds(found.p50_s)} / {seconds(found.p90_s)}",
+            value=seconds(found.p50_s),
             unit="s",
-            note=f"longest {seconds(found.max_s)} · deadline {seconds(limit_s)}",
+            note=f"p90 {seconds(found.p90_s)}, longest {seconds(found.max_s)} · deadline {seconds(limit_s)}",
             is_over=found.p90_s is not None and found.p90_s > limit_s,
         ),
         "rows": rows,
         "bytes": Tile(
             value=NONE if byte_rate is None else number(byte_rate / 1e6), unit="MB/s", note="values and keys"
         ),
-        "blocks": Tile(
-            value=f"{count(found.blocks_read)} / {count(found.blocks_hit)}",
-            note="read / in the cache, a snapshot",
-        ),
+        "blocks": Tile(value=count(found.blocks_read), note=f"a snapshot; {count(found.blocks_hit)} in the cache"),
         "cpu": Tile(
             value=NONE if found.server_percent is None else number(found.server_percent, 0), unit="%", note=cpu
         ),
