@@ -285,6 +285,7 @@ interface View {
   snapshots: string | null;
   tags: string | null;
   type: string | null;
+  folder: string | null;
 }
 
 interface Series {
