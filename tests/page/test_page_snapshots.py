@@ -41,7 +41,7 @@ def test_a_run_is_drawn_while_it_goes_on_and_one_that_was_is_chosen_by_address(s
     expect(page.locator("#snapshots-clients-note")).to_contain_text("▲ 2 late")
     until(lambda: drawn(page, "clients") == [40], "a bar a client is drawn")
     until(lambda: sum(drawn(page, "times")) == 400, "the cycles are drawn")
-    until(lambda: drawn(page, "rows") == [200], "the time line is drawn")
+    until(lambda: drawn(page, "rows") == [100], "the time line is drawn")
     until(lambda: drawn(page, "cliff") == [40, 40], "both layouts have their cliff")
     for name, height in {"clients": 230, "times": 300, "rows": 230, "bytes": 230, "blocks": 230, "cliff": 230}.items():
         box = page.locator(f"#snapshots-{name} .main-svg").first.bounding_box()

@@ -12,7 +12,7 @@ from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.relay import NotThere, answer_of
 from dashboard.tabs.parts import ASKING, aria, choose, panel_head, tick
 from dashboard.tabs.tables import Column, Row, cell, columns, row, table
-from dashboard.words import NONE, count, counted, lasted, moment, signed
+from dashboard.words import NONE, count, counted, lasted, moment
 from schemas.api.folders import FolderDetails, FolderTree, IntervalColumns
 
 EVERY_MS = 5000
@@ -137,8 +137,13 @@ def value_rows(known: Known, now_ns: int) -> list[Row]:
     return rows
 
 
+def _digits(value: float) -> str:
+    """All digits of a measured value, and none of those that are of its representation."""
+    return f"{value:,.9g}".replace("-", "−")
+
+
 def _value(columns_: Mapping[str, float | str]) -> Any:
-    texts = {name: value if isinstance(value, str) else signed(value) for name, value in columns_.items()}
+    texts = {name: value if isinstance(value, str) else _digits(value) for name, value in columns_.items()}
     only = len(texts) == 1
     said = " · ".join(text if only else f"{name} {text}" for name, text in texts.items())
     first = next(iter(columns_.values()))

@@ -24,7 +24,10 @@ from schemas.folders.folders import FolderLayout
 
 TALL, LOW = 300, 230
 POINTS = 900
-"""Points of a line or a cloud that are drawn at most."""
+"""Points of a cloud that are drawn at most."""
+
+MEANS = 120
+"""Points of a line at most, each the mean of a span: a snapshot counts when it is there, so that samples leap."""
 
 FEW = 120
 """Clients whose bars have room for a glyph, and for a gap between them."""
@@ -53,7 +56,7 @@ LINES: Mapping[FolderLayout, str] = {
     FolderLayout.BRIN: DEEP,
     FolderLayout.LATERAL: SAND,
     FolderLayout.CHANNEL_LATERAL: GREY,
-    FolderLayout.CHANNEL_MAX: AMBER,
+    FolderLayout.CHANNEL_MAX: "#7fa893",
 }
 """Colour of a layout's line in the cliff's chart."""
 
@@ -259,14 +262,15 @@ def _cloud(cycles: SnapshotCycles, chosen: Sequence[bool], name: str, look: Mapp
 def _lines(
     known: Known, named: Sequence[tuple[str, str, str, float]], unit: str, *, level: float | None = None
 ) -> Figure:
-    samples = _thinned(known.samples)
+    step = -(-len(known.samples) // MEANS) or 1
+    spans = [known.samples[at : at + step] for at in range(0, len(known.samples), step)]
     traces = [
         {
             "type": "scatter",
             "mode": "lines",
             "name": label,
-            "x": [short(one.t_s) for one in samples],
-            "y": [_scaled(one, name, scale) for one in samples],
+            "x": [short(span[-1].t_s) for span in spans],
+            "y": [_mean(span, name, scale) for span in spans],
             "line": {"color": colour, "width": 1.5},
             "hovertemplate": f"%{{y:,.4~g}} {label}<extra></extra>",
         }
@@ -282,9 +286,9 @@ def _lines(
     return {"data": traces, "layout": layout}
 
 
-def _scaled(sample: SnapshotSample, name: str, scale: float) -> float | None:
-    value = getattr(sample, name)
-    return None if value is None else short(scale * value)
+def _mean(span: Sequence[SnapshotSample], name: str, scale: float) -> float | None:
+    values = [value for one in span if (value := getattr(one, name)) is not None]
+    return short(scale * sum(values) / len(values)) if values else None
 
 
 def _thinned(values: Sequence[Any]) -> Sequence[Any]:

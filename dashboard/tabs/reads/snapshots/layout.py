@@ -83,7 +83,7 @@ def _shown() -> Any:
         _figure("Rows/s", "rows", LOW),
         _figure("MB/s", "bytes", LOW),
         _figure("Blocks/s, read and in the cache", "blocks", LOW),
-        _figure("The cliff: blocks read again", "cliff", LOW),
+        _figure("The cliff: blocks read again", "cliff", LOW, note="keys"),
     ]
     return html.Div(
         [
