@@ -252,7 +252,7 @@ def test_snapshot_readers_are_started_drawn_and_kept(daemon: Process, page: Page
 
 def test_a_folder_has_its_values_of_now(daemon: Process, page: Page, token: str) -> None:
     with httpx.Client(
-        base_url=daemon.url + "/api/v1/folders",
+        base_url=daemon.url + "/api/v1",
         headers={"Authorization": f"Bearer {token}"},
         trust_env=False,
         timeout=60,
@@ -262,14 +262,14 @@ def test_a_folder_has_its_values_of_now(daemon: Process, page: Page, token: str)
             "columns": [{"name": "ampere", "dtype": "float64"}],
             "channels": {"1": "Q1", "2": "Q2"},
         }
-        client.post("", json=folder).raise_for_status()
+        client.post("/folders", json=folder).raise_for_status()
         page.locator("#tab-conditions").click()
         nothing = page.locator("#folders-values .ag-overlay", has_text="No channel of this folder has a value now.")
         expect(nothing).to_be_visible(timeout=60_000)
         began_ns = time.time_ns() - 3_700 * 10**9
         reported = {"channel": [2], "since": [began_ns], "until": [None], "values": {"ampere": [118.2375]}}
         at = {"path": "/magnets/current", "source": "test", "sequence": 1}
-        client.post("/intervals", params=at, json=reported).raise_for_status()
+        client.post("/folders/intervals", params=at, json=reported).raise_for_status()
     row = page.locator("#folders-values [row-id='2']")
     expect(row.locator("[col-id=value]")).to_have_text("118.2375", timeout=60_000)
     expect(row.locator("[col-id=channel]")).to_have_text("Q2")
