@@ -16,13 +16,13 @@ from daemon.api.query_limit import QueryLimit
 from daemon.api.readings import MOST_DIGITS
 from daemon.api.service import ApiService
 from daemon.api.times import Moment
-from daemon.folders.bodies import as_csv, as_json, as_npy, from_npy, from_records
 from daemon.web.access import NEEDS_TOKEN
 from daemon.web.errors import ApiError
-from schemas.api.folders import Inserted, IntervalColumns, SourcePosition
+from schemas.api.folders import NPY, Inserted, IntervalColumns, SourcePosition
 from schemas.batch import JournalPosition
 from schemas.conditions.intervals import LARGEST
 from schemas.folders.blocks import Insertion
+from schemas.folders.bodies import as_csv, as_json, as_npy, from_npy, from_records
 from schemas.folders.columns import block_of
 from schemas.folders.folders import HEAD, Folder
 from schemas.readings import Array
@@ -31,7 +31,7 @@ INTERVALS, BLOCK = f"{PREFIX}/intervals", f"{PREFIX}/block"
 BLOCK_BYTES = 32 * 2**20
 COLUMNS_BYTES = 2**20
 """Of the body of an insertion; those of columns are read in the event loop, where readings are taken."""
-RECORDS, NPY, CSV = "application/octet-stream", "application/x-npy", "text/csv"
+RECORDS, CSV = "application/octet-stream", "text/csv"
 
 
 class Format(StrEnum):

@@ -12,6 +12,9 @@ from schemas.conditions.intervals import LARGEST
 from schemas.folders import folders
 from schemas.folders.folders import FolderKind, FolderLayout
 
+NPY = "application/x-npy"
+"""Media type of an array in numpy's own format."""
+
 Time = Annotated[int, Field(ge=0, le=LARGEST)]
 Channels = Annotated[dict[int, str], Field(description="names by number")]
 Values = dict[str, list[float | str]]
