@@ -75,6 +75,8 @@ def test_each_client_has_a_bar_as_high_as_its_cycle_is_over() -> None:
     assert bars["text"][:8] == ["◔", "●", "●", "●", "▲", "✕", "◑", ""]
     assert (bars["marker"]["pattern"]["shape"][4], bars["marker"]["pattern"]["shape"][3]) == ("/", "")
     assert figure["layout"]["shapes"][0]["y0"] == 100
+    early = charts.clients(status(deadline_s=15.0))
+    assert early["layout"]["shapes"][0]["y0"] == 75
     assert figure["layout"]["yaxis"]["range"][1] > 188
 
 

@@ -67,7 +67,7 @@ Figure = dict[str, Any]
 
 
 def clients(run: SnapshotsStatus) -> Figure:
-    """A bar a client, as high as so much of its cycle is over, in %; its look says what it does."""
+    """A bar a client, as high as so much of its cycle is over, in %, and the deadline; its look says what it does."""
     states = [CLIENT_LETTERS[letter] for letter in run.states]
     looks, most = [LOOKS[state] for state in states], len(states)
     bars = {
@@ -85,6 +85,7 @@ def clients(run: SnapshotsStatus) -> Figure:
             for state, look in zip(states, looks, strict=True)
         ],
         "textposition": "outside",
+        "textfont": {"size": 9},
         "cliponaxis": False,
         "hovertext": [
             f"client {client}: {state.value}, {percent} % of its cycle, {read} % of its snapshot"
@@ -98,7 +99,7 @@ def clients(run: SnapshotsStatus) -> Figure:
         bargap=0.15 if most <= FEW else 0,
         xaxis=plot_axis(range=[-0.6, most - 0.4], title=_title("client"), showgrid=False),
         yaxis=plot_axis(range=[0, top], ticksuffix=" %"),
-        shapes=[_level(100)],
+        shapes=[_level(100 * run.deadline_s / run.cycle_s)],
     )
     return {"data": [bars], "layout": layout}
 
@@ -124,7 +125,7 @@ def query_times(known: Known) -> Figure:
     late = [not in_time and not failed for in_time, failed in zip(cycles.in_time, cycles.failed, strict=True)]
     clouds = [
         _cloud(cycles, cycles.in_time, "in time", {"size": 4, "color": CALM, "opacity": 0.6}),
-        _cloud(cycles, late, "late", {"size": 7, "color": AMBER, "symbol": "diamond"}),
+        _cloud(cycles, late, "late", {"size": 6, "color": AMBER, "symbol": "diamond"}),
         _cloud(cycles, cycles.failed, "failed", {"size": 7, "color": RED, "symbol": "x"}),
     ]
     limit_s = deadline_s(known.settings)
