@@ -21,6 +21,7 @@ from daemon.api.order_log import OrderLog
 from daemon.api.readers import reader_routes
 from daemon.api.readings import readings_routes
 from daemon.api.service import ApiService
+from daemon.api.snapshots import snapshots_routes
 from daemon.api.status import status_routes
 from daemon.api.visit_files import visit_files_routes
 from daemon.api.visits import visits_routes
@@ -52,6 +53,7 @@ ROUTES = (
     governor_routes,
     visits_routes,
     visit_files_routes,
+    snapshots_routes,
 )
 
 

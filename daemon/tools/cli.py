@@ -70,6 +70,10 @@ COMMANDS = {
         "commands.visits:app",
         "Mock DIA visits of a telescope: run them by themselves or in a daemon, and look at what was measured.",
     ),
+    "snapshots": _Place(
+        "commands.snapshots:app",
+        "Readers of snapshots with a deadline: run them by themselves or in a daemon, and look at what was measured.",
+    ),
     "conditions": _Place(
         "commands.conditions:app",
         "Conditions by global tag: calibrations and settings, and what is valid when; serve them to programs.",
