@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
@@ -47,7 +47,11 @@ def numbers(dtype: str) -> st.SearchStrategy[Any]:
 ROWS = st.tuples(
     st.integers(0, 2**31 - 1), TIMES, TIMES, *(numbers(dtype) for dtype in CHANNEL_DTYPES), TEXTS.map(str.encode)
 )
-BLOCKS = st.lists(ROWS, max_size=5).map(lambda rows: np.array(rows, FOLDER.dtype))
+BLOCKS = st.lists(ROWS, max_size=3).map(lambda rows: np.array(rows, FOLDER.dtype))
+
+
+# On a busy machine, blocks of all dtypes take longer to draw than hypothesis likes.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def from_json(body: bytes) -> Array:
@@ -55,6 +59,7 @@ def from_json(body: bytes) -> Array:
     return block_of(COLUMNS, found["channel"], found["since"], found["until"], found["values"])
 
 
+@unhurried
 @given(BLOCKS)
 def test_every_body_has_the_whole_block(block: Array) -> None:
     assert from_records(block.tobytes(), FOLDER).tobytes() == block.tobytes()
@@ -64,6 +69,7 @@ def test_every_body_has_the_whole_block(block: Array) -> None:
     np.testing.assert_array_equal(from_json(as_json(block, COLUMNS)), block)
 
 
+@unhurried
 @given(BLOCKS)
 def test_a_csv_has_a_line_an_interval(block: Array) -> None:
     header, *rows = csv.reader(io.StringIO(as_csv(block, COLUMNS).decode(), newline=""))
@@ -78,6 +84,7 @@ def test_a_csv_has_a_line_an_interval(block: Array) -> None:
         assert note.encode() == expected["note"]
 
 
+@unhurried
 @given(BLOCKS, st.data())
 def test_a_damaged_array_is_refused_or_is_another_one(block: Array, data: st.DataObject) -> None:
     body = bytearray(as_npy(block))
@@ -90,6 +97,7 @@ def test_a_damaged_array_is_refused_or_is_another_one(block: Array, data: st.Dat
     assert not found.dtype.hasobject
 
 
+@unhurried
 @given(st.binary(max_size=200))
 def test_bytes_that_are_no_array_are_refused(body: bytes) -> None:
     with pytest.raises(ConditionsRefused) as caught:
