@@ -29,7 +29,7 @@ def as_npy(block: Array) -> bytes:
 def as_csv(block: Array, columns: Sequence[Column]) -> bytes:
     """A block with a line an interval, and a header; `until` is empty where an interval is open."""
     file = io.StringIO(newline="")
-    rows = csv.writer(file, lineterminator="\n")
+    rows = csv.writer(file, lineterminator="\r\n")  # a text with one of its characters is put in quotes
     rows.writerow(block_dtype(columns).names or ())
     ends = ("" if until is None else until for until in ends_of(block))
     rows.writerows(zip(block["channel"].tolist(), block["since"].tolist(), ends, *_lists(block, columns), strict=True))

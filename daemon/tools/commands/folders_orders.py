@@ -1,7 +1,8 @@
-"""`triggerlog folders add|add-set|add-channels|insert|tag|untag|remove`: what needs the API's token."""
+"""`triggerlog folders add|add-set|add-channels|insert|end|tag|untag|remove`: what needs the API's token."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -14,12 +15,13 @@ from daemon.client.api.reach import reach
 from daemon.core.outcome import CommandFailed, examples
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
-from daemon.tools.folders.files import ENDINGS, read_block
-from daemon.tools.folders.options import AnyPath, Description, FolderPath, TagName, asked
+from daemon.tools.export.folders import folder_time
+from daemon.tools.folders.files import ENDINGS, number_of, read_block
+from daemon.tools.folders.options import TIME, AnyPath, Description, FolderPath, TagName, asked
 from daemon.tools.options import CaFile, ConfigOption, DaemonUrl, TokenFile
 from schemas.api.folders import FolderColumn, NewChannels, NewFolder, NewFolderSet
 from schemas.checking.problems import listed
-from schemas.folders.folders import FolderKind, FolderLayout
+from schemas.folders.folders import FolderKind, FolderLayout, block_dtype
 from schemas.readings import Array
 
 app = typer.Typer()
@@ -27,6 +29,7 @@ app = typer.Typer()
 AT_ONCE_BYTES = 16 * 2**20
 """Of one insertion; a larger file becomes several, each all or none."""
 
+SourceOption = Annotated[str, typer.Option("--source", metavar="NAME", help="Who inserts.")]
 ChannelOption = Annotated[
     list[str] | None,
     typer.Option("--channel", metavar="NUMBER=NAME", help="A channel; may be given often.", show_default=False),
@@ -119,7 +122,7 @@ def insert(
         Path, typer.Argument(metavar="FILE", help=f"The intervals: {listed(ENDINGS)}.", show_default=False)
     ],
     *,
-    source: Annotated[str, typer.Option(metavar="NAME", help="Who inserts.")] = "command",
+    source: SourceOption = "command",
     sequence: Annotated[
         int | None,
         typer.Option(
@@ -142,20 +145,48 @@ def insert(
         first = sequence or (await api.position(path, source)).sequence + 1
         parts = _parts(block)
         there = 0
-        with ProgressBar(make_console(stderr=True), f"inserting {file.name}") as bar:
-            try:
-                for k, part in enumerate(parts):
-                    told = await api.insert(path, part, source=source, sequence=first + k)
-                    there += 0 if told.inserted else told.intervals
-                    bar.show(path, f"{k + 1} of {len(parts)} blocks", done=k + 1, total=len(parts))
-            except DaemonGone as gone:
-                again = f"a repeat with --source {source} --sequence {first} inserts nothing twice"
-                raise CommandFailed(f"{gone}; {again}") from None
+        with ProgressBar(make_console(stderr=True), f"inserting {file.name}") as bar, _repeatable(source, first):
+            for k, part in enumerate(parts):
+                told = await api.insert(path, part, source=source, sequence=first + k)
+                there += 0 if told.inserted else told.intervals
+                bar.show(path, f"{k + 1} of {len(parts)} blocks", done=k + 1, total=len(parts))
         return len(block), there
 
     count, there = asked(reach(config, daemon=daemon, token_file=token_file, ca=ca), order)
     said = f", {there:,} of them were there" if there else ""
     typer.echo(f"{path}: {count:,} intervals of {file}{said}, in {time.monotonic() - began:.1f} s")
+
+
+@app.command(epilog=examples("triggerlog folders end /magnets/current Q1 Q2 --at 2026-11-21T18:00 --config beam.toml"))
+def end(
+    path: FolderPath,
+    channels: Annotated[
+        list[str], typer.Argument(metavar="CHANNEL...", help="Numbers or names of channels.", show_default=False)
+    ],
+    *,
+    at: Annotated[str | None, typer.Option(metavar="TIME", help=f"{TIME}.", show_default="now")] = None,
+    source: SourceOption = "command",
+    config: ConfigOption = None,
+    daemon: DaemonUrl = None,
+    token_file: TokenFile = None,
+    ca: CaFile = None,
+) -> None:
+    """End the open intervals of channels of a single-version folder: from then on they have no value. Needs the token.
+
+    A channel whose last interval has an end already has no value then, and nothing is changed of it.
+    """
+    when = time.time_ns() if at is None else folder_time(at, "--at")
+
+    async def order(api: FoldersApi) -> None:
+        details = await api.folder(path)
+        numbers = sorted({number_of(each, details.channels, "CHANNEL") for each in channels})
+        block = np.zeros(len(numbers), block_dtype([each.column() for each in details.folder.columns]))
+        block["channel"], block["since"], block["until"] = numbers, when, when
+        sequence = (await api.position(path, source)).sequence + 1
+        await api.insert(path, block, source=source, sequence=sequence)
+
+    asked(reach(config, daemon=daemon, token_file=token_file, ca=ca), order)
+    typer.echo(f"{path}: {', '.join(channels)} ended at {when}")
 
 
 @app.command(epilog=examples("triggerlog folders tag /calibrations 2026-11 --config beam.toml"))
@@ -204,6 +235,16 @@ def remove(
         raise CommandFailed(f"this would remove {path} with all that is in it; add --yes to remove it")
     asked(reach(config, daemon=daemon, token_file=token_file, ca=ca), lambda api: api.remove(path))
     typer.echo(f"{path}: removed")
+
+
+@contextmanager
+def _repeatable(source: str, first: int) -> Iterator[None]:
+    """Say how to repeat what may be done already."""
+    try:
+        yield
+    except DaemonGone as gone:
+        again = f"a repeat with --source {source} --sequence {first} inserts nothing twice"
+        raise CommandFailed(f"{gone}; {again}") from None
 
 
 def _parts(block: Array) -> list[Array]:

@@ -105,20 +105,24 @@ def _made(lists: Lists, folder: FolderDetails) -> Array:
     count = len(lists["channel"])
     return block_of(
         columns,
-        [_number(each, folder.channels) for each in lists["channel"]],
+        [number_of(each, folder.channels, "FILE") for each in lists["channel"]],
         lists["since"],
         lists.get("until", [None] * count),
         values,
     )
 
 
-def _number(channel: int | str, names: Mapping[int, str]) -> int:
-    """The number of a channel that is given by it, or named."""
+def number_of(channel: int | str, names: Mapping[int, str], where: str) -> int:
+    """The number of a channel that is given by it, or named; where: in which file or argument.
+
+    Raises:
+        CommandFailed: the folder has no such channel.
+    """
     text = str(channel)
     if text.isascii() and text.isdigit() and int(text) in names:
         return int(text)
     numbers = {name: number for number, name in names.items()}
     if text not in numbers:
         fix = suggestion(text, sorted(numbers)) if numbers else "add channels to it first"
-        raise CommandFailed(printable(f"FILE: the folder has no channel {text[:60]!r}; {fix}"))
+        raise CommandFailed(printable(f"{where}: the folder has no channel {text[:60]!r}; {fix}"))
     return numbers[text]

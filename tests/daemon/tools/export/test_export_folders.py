@@ -151,7 +151,9 @@ def test_every_format_has_the_same(stored: Stored) -> None:
 
 
 def test_what_cannot_be_exported_is_told_in_one_line(stored: Stored) -> None:
-    assert stored.refuses("--folder", "/none") == "--folder: folder /none is not there; name one that is, or add it first"
+    assert (
+        stored.refuses("--folder", "/none") == "--folder: folder /none is not there; name one that is, or add it first"
+    )
     assert stored.refuses("--folder", SINGLE, "--channels", "Q9").startswith("--channels: there is no 'Q9'; ")
     assert stored.refuses("--folder", MULTI, "--tag", "none").startswith("--tag: ")
     assert stored.refuses("--folder", SINGLE, "--at", "5") == f"{SINGLE} has no such interval; no file was written"

@@ -103,6 +103,16 @@ def test_a_csv_is_inserted_once_and_looked_at(folder: Commands, tmp_path: Path) 
     assert "1 insertions, 3 channels" in folder.says("show", PATH)
 
 
+def test_open_intervals_are_ended(folder: Commands, tmp_path: Path) -> None:
+    file = tmp_path / "currents.csv"
+    file.write_text(CSV)
+    folder.says("insert", PATH, str(file))
+    assert folder.says("end", PATH, "Q1", "2", "--at", str(NS + 9)) == f"{PATH}: Q1, 2 ended at {NS + 9}\n"
+    assert [each["until"] for each in folder.tells("snapshot", PATH, "--at", str(NS + 8))] == [NS + 9, NS + 9]
+    assert folder.tells("snapshot", PATH) == []
+    assert "CHANNEL: the folder has no channel 'Q9'" in folder.refuses("end", PATH, "Q9")
+
+
 @pytest.mark.parametrize("ending", [".npy", ".npz"])
 def test_what_numpy_saves_is_inserted(folder: Commands, tmp_path: Path, ending: str) -> None:
     file = tmp_path / f"currents{ending}"
