@@ -14,10 +14,10 @@ from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.throwaway import ServerNotInstalled
 from backends.throwaway.mariadb import ThrowawayMariadb
 from benchmarks.servers.base import Server
+from benchmarks.servers.memory import NoMemoryLimit, limited, move
 from benchmarks.servers.mongodb import throwaway as throwaway_mongodb
 from benchmarks.servers.mysql import MysqlServer
 from benchmarks.servers.postgresql import PostgresqlServer, leave_used_wal
-from benchmarks.servers.memory import NoMemoryLimit, limited, move
 from schemas.checking.dsn import Backend
 
 
@@ -65,14 +65,20 @@ class Small:
         return {} if self.connections is None else {"max_connections": str(self.connections)}
 
 
+Started = tuple[Server, Callable[[], object]]
+"""A server, and what restarts it."""
+
+
 class Running:
     """The servers that run, and what was found when they were started.
 
-    servers: by name. memory_mib: the limit of each PostgreSQL's memory, None without one. notes: a sentence each.
+    servers: by name. restart: stops a server in good order and starts it again, by name; those that were started here.
+    memory_mib: the limit of each PostgreSQL's memory, None without one. notes: a sentence each.
     """
 
     def __init__(self) -> None:
         self.servers: dict[str, Server] = {}
+        self.restart: dict[str, Callable[[], object]] = {}
         self.memory_mib: int | None = None
         self.notes: list[str] = []
 
@@ -108,7 +114,7 @@ def running(
                 continue
             try:
                 # A number: the path of a Unix socket has to be short.
-                found.servers[name] = START[backend](stack, folder / str(number), found, small)
+                found.servers[name], found.restart[name] = START[backend](stack, folder / str(number), found, small)
             except ServerNotInstalled as error:
                 missing[backend] = error
                 found.note(f"{backend} was left out: {error}.")
@@ -116,20 +122,24 @@ def running(
         yield found
 
 
-def _postgresql(stack: ExitStack, folder: Path, found: Running, small: Small) -> Server:
+def _postgresql(stack: ExitStack, folder: Path, found: Running, small: Small) -> Started:
     folder.mkdir(parents=True)
     server = EmbeddedPostgresql(folder)
     dsn = asyncio.run(server.start())
     stack.callback(lambda: asyncio.run(server.stop()))
+
+    def restart() -> str:
+        asyncio.run(server.stop())
+        return asyncio.run(server.start())
+
     with psycopg.connect(dsn, autocommit=True) as connection:
         for name, value in small.postgresql_settings.items():
             connection.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value)))
-    asyncio.run(server.stop())
-    dsn = asyncio.run(server.start())
+    dsn = restart()
     leave_used_wal(dsn)
     if small.memory_mib is not None:
         _limit(stack, server, found, small.memory_mib, small.cache_mib)
-    return PostgresqlServer(dsn, folder, own=True)
+    return PostgresqlServer(dsn, folder, own=True), restart
 
 
 def _limit(stack: ExitStack, server: EmbeddedPostgresql, found: Running, memory_mib: int, cache_mib: int) -> None:
@@ -148,20 +158,25 @@ def _limit(stack: ExitStack, server: EmbeddedPostgresql, found: Running, memory_
         found.memory_mib = memory_mib
 
 
-def _mariadb(stack: ExitStack, folder: Path, found: Running, small: Small) -> Server:
+def _mariadb(stack: ExitStack, folder: Path, found: Running, small: Small) -> Started:
     server = ThrowawayMariadb(folder, **small.mariadb_settings)
     stack.callback(server.stop)
-    return MysqlServer(server.start(), folder, own=True)
+
+    def restart() -> str:
+        server.stop()
+        return server.start()
+
+    return MysqlServer(server.start(), folder, own=True), restart
 
 
-def _mongodb(stack: ExitStack, folder: Path, found: Running, small: Small) -> Server:
+def _mongodb(stack: ExitStack, folder: Path, found: Running, small: Small) -> Started:
     folder.mkdir(parents=True)
     server = stack.enter_context(throwaway_mongodb(folder))
     found.note("FerretDB and mongod keep the caches that they have by default.")
-    return server
+    return server, lambda: None
 
 
-START: Mapping[Backend, Callable[[ExitStack, Path, Running, Small], Server]] = {
+START: Mapping[Backend, Callable[[ExitStack, Path, Running, Small], Started]] = {
     Backend.POSTGRESQL: _postgresql,
     Backend.MYSQL: _mariadb,
     Backend.MONGODB: _mongodb,

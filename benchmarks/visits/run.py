@@ -17,9 +17,9 @@ from backends.base import StoreError
 from benchmarks.report.formatting import counted, number
 from benchmarks.rounds.progress import print_line
 from benchmarks.servers.disk import fdatasync_ms
+from benchmarks.servers.small import Running, running
 from benchmarks.visits.measuring.checks import checked
 from benchmarks.visits.measuring.plan import SERVERS, Group, planned
-from benchmarks.servers.small import Running, running
 from benchmarks.visits.measuring.turns import Turns, facts_of, finished, measure, set_up
 from benchmarks.visits.record import Comparison, Measured
 from benchmarks.visits.report.comparison import page

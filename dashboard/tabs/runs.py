@@ -1,14 +1,18 @@
-"""What the runs of workloads that a tab shows have in common: their states in words, their tiles, and what is told."""
+"""What the runs of workloads that a tab shows have in common: which there are, states in words, tiles, what is told."""
 
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from dash import html, set_props
 
+from dashboard.feed.cache import TtlCache
+from dashboard.feed.hub import Hub
 from dashboard.tabs.parts import aria
 from dashboard.words import NONE
 
+PAST_EVERY_S = 10.0
 STATES = {
     "starting": "◔ starting",
     "running": "● running",
@@ -23,6 +27,134 @@ STATES = {
 Tick = dict[str, Any] | None
 Props = dict[str, dict[str, Any]]
 """By id of an element the properties of it."""
+
+
+class Named(Protocol):
+    """A line of the list of past runs."""
+
+    @property
+    def id(self) -> str:
+        """By which it is asked for."""
+
+
+class RunStatus(Named, Protocol):
+    """The status of a run."""
+
+    @property
+    def state(self) -> str:
+        """A `RunState`."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has not ended yet."""
+
+
+class Listing(Protocol):
+    """What the daemon tells of the runs that were."""
+
+    @property
+    def past(self) -> Sequence[Named]:
+        """The newest first."""
+
+    @property
+    def settings(self) -> object:
+        """Of a run that is started without any."""
+
+
+S = TypeVar("S", bound=RunStatus)
+L = TypeVar("L", bound=Listing)
+K = TypeVar("K")
+
+
+class KnownRuns(Generic[S, L, K]):
+    """The run under way, which the status stream tells of, and those that were, each with what is known of it.
+
+    Args:
+        kind: the field of the status that has it, and the choice in the address that names one.
+        ask: lists those that were.
+        most: so many runs are held with what is known of them.
+
+    listed: the past runs. version: of that list, another one whenever it changes.
+    """
+
+    def __init__(self, kind: str, hub: Hub, ask: Callable[[], Awaitable[L]], most: int) -> None:
+        self._kind = kind
+        self._hub = hub
+        self._ask_past = ask
+        self._most = most
+        self._lists = TtlCache[L]()
+        self._known: OrderedDict[str, K] = OrderedDict()
+        self.listed: L | None = None
+        self.version = 0
+
+    @property
+    def status(self) -> S | None:
+        """Of the run under way, or of the last one since the daemon started."""
+        found: S | None = None if self._hub.status is None else getattr(self._hub.status, self._kind)
+        return found
+
+    async def ask_list(self) -> None:
+        """Have `listed` be no older than is seen.
+
+        Raises:
+            DaemonUnavailable, NotThere: the daemon does not answer, or does not know such runs.
+        """
+        now = None if self.status is None else (self.status.id, self.status.state)
+        before = self.listed
+        self.listed = await self._lists.get(now, PAST_EVERY_S, self._ask_past)
+        if before is None or (before.past, before.settings) != (self.listed.past, self.listed.settings):
+            self.version += 1
+
+    def known(self, run: str) -> K | None:
+        """What was asked for last of a run."""
+        return self._known.get(run)
+
+    def hold(self, run: str, known: K) -> K:
+        """Keep what is known of a run in place of what was."""
+        self._known[run] = known
+        self._known.move_to_end(run)
+        while len(self._known) > self._most:
+            self._known.popitem(last=False)
+        return known
+
+    def chosen(self, view: Mapping[str, Any]) -> str:
+        """The run that the address names; without one what runs now or ran last; empty where there is none."""
+        newest = self.listed.past[0].id if self.listed is not None and self.listed.past else ""
+        return str(view.get(self._kind) or (newest if self.status is None else self.status.id))
+
+    def chosen_run(self, tick: Tick) -> dict[str, Any]:
+        """The run that is chosen: the fields of a `ShownRun`; tick: see parts.tick."""
+        given = tick or {"view": {}, "dead": True}
+        run = self.chosen(given["view"])
+        past = [] if self.listed is None else self.listed.past
+        return {
+            "id": run,
+            "live": self.status if self.status is not None and self.status.id == run else None,
+            "kept": next((one for one in past if one.id == run), None),
+            "is_listed": self.listed is not None,
+            "is_dead": bool(given["dead"]),
+            "is_busy": self.status is not None and self.status.is_active,
+        }
+
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownRun(Generic[S, P]):
+    """The run that is shown.
+
+    id: empty is none. live: its status, where it is the one that the daemon tells of. kept: its line among the past
+    runs. is_listed: whether these are known at all. is_dead: whether nothing comes from the daemon. is_busy: whether a
+    run is under way, this one or another.
+    """
+
+    id: str
+    live: S | None = None
+    kept: P | None = None
+    is_listed: bool = True
+    is_dead: bool = False
+    is_busy: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -188,9 +188,9 @@ def test_an_experiment_is_started_stopped_and_kept(daemon: Process, page: Page, 
     page.locator("#tab-interference").click()
     form = page.locator("section", has=page.locator("#experiment-form"))
     form.get_by_role("button", name="Remove").last.click()
-    for label, value in {"Pairs of blocks": "1", "Block length, s": "2", "Warm-up, s": "0.5"}.items():
+    for label, value in {"Pairs of blocks": "1", "Block length, s": "5", "Warm-up, s": "0.5"}.items():
         form.get_by_label(label).fill(value)
-    expect(page.locator("#experiment-lasts")).to_have_text("3 blocks, 6 s")
+    expect(page.locator("#experiment-lasts")).to_have_text("3 blocks, 15 s")
     start = form.get_by_role("button", name="Start the experiment")
     start.click()
     give(page, token, keep=True)

@@ -6,6 +6,8 @@ As in the paper: as long as a snapshot can be read again without reading from th
 import time
 from collections.abc import AsyncGenerator, Callable
 
+import numpy as np
+
 from backends.folders.base import FoldersStore
 from daemon.workloads.snapshots.data import Data
 from daemon.workloads.snapshots.looks import Look, Looks
@@ -19,10 +21,9 @@ AT_CHUNK = 7
 
 
 def sizes(folders: int) -> list[int]:
-    """Folders of each point: all of a few, else so many that the largest are evenly spaced."""
-    if folders <= POINTS:
-        return list(range(1, folders + 1))
-    return sorted({max(1, round(folders * (k + 1) / POINTS)) for k in range(POINTS)})
+    """Folders of each point, from one to all: each point is about so much larger than the one before."""
+    found: list[int] = np.unique(np.round(np.geomspace(1, folders, min(folders, POINTS))).astype(int)).tolist()
+    return found
 
 
 async def cliff(data: Data, looks: Looks, opened: Callable[[], FoldersStore]) -> AsyncGenerator[CliffPoint]:

@@ -5,7 +5,7 @@ Each takes what is known of a run, and returns a figure of Plotly; beside it is 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import compress
+from itertools import compress, cycle
 from typing import Any
 
 from dashboard.tabs.figures import CALM, GREY, INK, LIMIT, RED, plot_axis, plot_layout
@@ -51,13 +51,9 @@ LOOKS: Mapping[ClientState, tuple[str, str, str]] = {
 }
 """Glyph, colour and pattern of a client's bar."""
 
-LINES: Mapping[FolderLayout, str] = {
-    FolderLayout.WINDOW: CALM,
-    FolderLayout.BRIN: DEEP,
-    FolderLayout.LATERAL: SAND,
-    FolderLayout.CHANNEL_LATERAL: GREY,
-    FolderLayout.CHANNEL_MAX: "#7fa893",
-}
+LINES: Mapping[FolderLayout, str] = dict(
+    zip(FolderLayout, cycle((CALM, DEEP, SAND, GREY, "#7fa893", "#8d8371")), strict=False)
+)
 """Colour of a layout's line in the cliff's chart."""
 
 Figure = dict[str, Any]
