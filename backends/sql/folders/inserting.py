@@ -7,6 +7,7 @@ import numpy as np
 from backends.base import is_committed
 from backends.sql.folders.questions import Span, all_fields, find
 from backends.sql.folders.session import FoldersSession, StoredFolder
+from backends.sql.folders.tables import POSITION
 from backends.sql.folders.tree import stored_folder
 from schemas.batch import JournalPosition
 from schemas.folders.blocks import OPEN, Insertion, checked, see_channels
@@ -63,9 +64,9 @@ async def insert(session: FoldersSession, known: KnownChannels, path: str, inser
 
 async def position_of(session: FoldersSession, folder_id: int, source: str) -> JournalPosition | None:
     """Which insertion of a source was the last."""
-    text = f"SELECT sequence, journal FROM {session.positions} WHERE folder = $1 AND source = $2"
+    text = f"SELECT {', '.join(POSITION)} FROM {session.positions} WHERE folder = $1 AND source = $2"
     found = await session.fetch(text, folder_id, source)
-    return JournalPosition(sequence=found[0][0], journal=found[0][1]) if found else None
+    return JournalPosition(**dict(zip(POSITION, found[0], strict=True))) if found else None
 
 
 async def _touched(session: FoldersSession, stored: StoredFolder, block: Array) -> tuple[Array, Array]:
@@ -112,13 +113,13 @@ async def _note_lengths(session: FoldersSession, stored: StoredFolder, longest: 
 
 
 async def _move(session: FoldersSession, stored: StoredFolder, insertion: Insertion, *, is_first: bool) -> None:
-    to, id_ = insertion.position, stored.id
+    id_, to = stored.id, tuple(getattr(insertion.position, name) for name in POSITION)
     if is_first:
-        columns = ("folder", "source", "sequence", "journal")
-        await session.insert_rows("positions", columns, [(id_, insertion.source, to.sequence, to.journal)])
+        await session.insert_rows("positions", ("folder", "source", *POSITION), [(id_, insertion.source, *to)])
     else:
-        text = f"UPDATE {session.positions} SET sequence = $3, journal = $4 WHERE folder = $1 AND source = $2"
-        await session.run(text, id_, insertion.source, to.sequence, to.journal)
+        changed = ", ".join(f"{name} = ${k}" for k, name in enumerate(POSITION, 3))
+        text = f"UPDATE {session.positions} SET {changed} WHERE folder = $1 AND source = $2"
+        await session.run(text, id_, insertion.source, *to)
     await session.run(f"UPDATE {session.nodes} SET version = version + 1 WHERE id = $1", id_)
 
 

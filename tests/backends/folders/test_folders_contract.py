@@ -278,7 +278,8 @@ async def test_an_insertion_happens_once(store: FoldersStore) -> None:
     assert not await store.insert(folder.path, first)
     # Another source counts for itself.
     assert await store.insert(folder.path, replace(first, source="b", block=block(folder, [(1, 1, 2, 1.0)])))
-    last = Insertion(block=block(folder, [(0, 2, 3, 2.0)]), source="a", position=JournalPosition(sequence=9))
+    whole = JournalPosition(sequence=9, triggers=3, readings=2**40, state=bytes(range(256)) * 300)
+    last = Insertion(block=block(folder, [(0, 2, 3, 2.0)]), source="a", position=whole)
     assert await store.insert(folder.path, replace(last, follows=first.position))
     assert await store.position(folder.path, "a") == last.position
     assert await store.position(folder.path, "b") == first.position
