@@ -65,7 +65,7 @@ class Pipeline:
         self.layout = layout
         self.durability = durability
         self.instruments = Instruments(group, config.alarms, events)
-        self._announcements = Announcements(group.name, events)
+        self._announcements = Announcements(group, events)
         self._announcements.remember(recovered.history)
         self._recovered = recovered.amount
         self._dropped: dict[str, int] = {}
@@ -75,7 +75,7 @@ class Pipeline:
         if recovered.lost:
             self.note_lost(recovered.lost, "database")
             self._announcements.lost_at_start()
-        self._assembly = Assembly(
+        self._assembly = _reports(group, recovered, pinned) if group.reports else Assembly(
             group,
             timeout_ns=int(config.assembly.timeout_ms * 1e6),
             window=config.assembly.window,
@@ -516,6 +516,20 @@ class Pipeline:
         self._announcements.backpressure(is_full)
         for callback in self._on_full:
             callback(is_full)
+
+
+def _reports(group: InstrumentGroup, recovered: RecoveredGroup, pinned: Container[int]) -> ReportAssembly:
+    receipts = Receipts()
+    sessions = Sessions(
+        receipts,
+        recovered.state.sessions,
+        recovered.stored.sessions,
+        recovered.claimed,
+        is_uncertain=bool(recovered.again),
+        pinned=pinned,
+    )
+    letters = np.empty(0, group.record) if recovered.letters is None else recovered.letters
+    return ReportAssembly(group, sessions, receipts, ReadingSet(letters))
 
 
 def longest_attempt_s(config: Config) -> float:
