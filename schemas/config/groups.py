@@ -77,9 +77,9 @@ class GroupConfig(Section):
     )
     folder: str | None = Field(
         default=None,
-        description="Path of a [folder of channels](folders.md), such as `/magnets/current`: the readings of this group "
-        "are reports on change, and become intervals of that folder. An instrument is a channel of it, a channel a "
-        "column. It is made where it is missing; the group has no table then.",
+        description="Path of a [folder of channels](folders.md), such as `/magnets/current`. The readings of this "
+        "group are reports on change then, and become intervals of that folder: an instrument is a channel of it, a "
+        "channel a column. It is made where it is missing; the group has no table.",
     )
     payload_type: str | None = Field(
         default=None,

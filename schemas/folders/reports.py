@@ -4,6 +4,8 @@ An instrument is a channel, with its number and name; the channels of the group 
 time on, until the next one of its instrument. One without any value, NaN in all columns, is an end.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from schemas.folders.blocks import OPEN
@@ -22,14 +24,17 @@ def folder_of(group: InstrumentGroup) -> NewFolder:
     )
 
 
-def difference(group: InstrumentGroup, there: Folder) -> str | None:
-    """Why a group cannot report into the folder that is there; None where it can."""
+def difference(group: InstrumentGroup, there: Folder, channels: Mapping[int, str]) -> str | None:
+    """Why a group cannot report into a folder that is there, with these channels; None where it can."""
     columns = folder_of(group).columns
     if there.kind is not FolderKind.SINGLE:
         return "it is a multi-version folder, where no value ends the one before"
     if there.columns != columns:
         has, wanted = (", ".join(f"{each.name} {each.dtype}" for each in some) for some in (there.columns, columns))
         return f"its columns are {has}, and the channels of group {group.name} are {wanted}"
+    for number, name in enumerate(group.instruments):
+        if channels.get(number, name) != name:
+            return f"its channel {number} is {channels[number]}, and instrument {number} of the group is {name}"
     return None
 
 
@@ -62,7 +67,7 @@ def are_same(some: Array, others: Array, group: InstrumentGroup) -> Array:
     same = np.ones(len(some), bool)
     for channel in group.channels:
         one, other = some[channel.name], others[channel.name]
-        same &= (one == other) | ((one != one) & (other != other))
+        same &= (one == other) | (np.isnan(one) & np.isnan(other) if channel.is_float else False)
     return same
 
 

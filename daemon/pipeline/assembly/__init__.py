@@ -4,10 +4,11 @@ In come blocks of readings with the `origin` of each, out go closed blocks. `ass
 are of: `runs` numbers the runs of all groups and `open_runs` has those of this one; in each, `progress` tells which
 readings fit, and `strays` holds back those that do not. `triggers` puts them into their triggers and closes these:
 `pool` has the open ones, `closing` makes their ledger rows, `window` has the closed ones, which late readings still
-find, `outcomes` refuses readings and sets them aside, and `unplaced` has what goes with the next closed block beside
-its triggers. `reading_set` recognises a dead letter when it comes again. `reports` is in the place of all this for a
-group that reports on change, whose readings belong to no trigger. `receipts`, with `unsettled`, knows up to where each connection is settled, and `sessions` up to where each
-sender's stream is; `in_hand` shows the watch over instruments what is open.
+find. `outcomes` refuses readings and sets them aside, and `unplaced` has what goes with the next closed block beside
+its triggers. `reading_set` recognises a dead letter when it comes again. `receipts`, with `unsettled`, knows up to
+where each connection is settled, and `sessions` up to where each sender's stream is; `in_hand` shows the watch over
+instruments what is open. For a group that reports on change, whose readings belong to no trigger, `reports` is in the
+place of `assembly` and `triggers`.
 """
 
 from daemon.pipeline.assembly.assembly import Assembly

@@ -258,7 +258,9 @@ def _ending(output: Path) -> str:
 
 
 def _section(loaded: LoadedConfig, group: str | None) -> GroupConfig:
-    sections = {section.name: section for section in loaded.config.groups}
+    sections = {section.name: section for section in loaded.config.trigger_groups}
+    if not sections:
+        raise CommandFailed(f"{loaded.path} has no group with triggers; all of them report into folders")
     if group is None:
         if len(sections) > 1:
             raise CommandFailed(f"--group: name one of {listed(sections)}; a file holds one group")
