@@ -8,8 +8,11 @@ a class that hold a time began at most as long before it as the longest of them 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from backends.sql.folders.session import FoldersSession, StoredFolder
 from backends.sql.folders.tables import value_fields
+from schemas.folders.blocks import OPEN
 from schemas.folders.folders import KEY, FolderLayout
 from schemas.readings import Array
 
@@ -73,6 +76,50 @@ async def snapshot(session: FoldersSession, stored: StoredFolder, at: int, versi
     return await _found(session, selects, fields)
 
 
+async def opened_of(session: FoldersSession, stored: StoredFolder, channels: str) -> Array:
+    """The open intervals of some channels, as a block. channels: a condition that names them."""
+    select = _select(
+        session, session.opened(stored), _block_fields(stored), Span(upto=OPEN, among=channels).conditions(None)
+    )
+    return as_block(stored, await _found(session, [select], _block_fields(stored)))
+
+
+async def near(session: FoldersSession, stored: StoredFolder, spans: Sequence[tuple[int, int, int]]) -> Array:
+    """Of intervals with an end, those that decide where reports go, as a block.
+
+    spans: channel, first and last time of reports. Of each channel it is the last one that begins up to the first time,
+    what begins up to the last one, and the next.
+    """
+    if not spans or not stored.lengths:
+        return np.empty(0, stored.folder.dtype)
+    table = f"{session.closed(stored)}{session.by_index(_by_channel(stored))}"
+    selects = []
+    for channel, first, last in spans:
+        of = f"SELECT %s(since) FROM {table} WHERE channel = {channel} AND since"
+        least = f"COALESCE(({of % 'MAX'} <= {first}), {first})"
+        most = f"COALESCE(({of % 'MIN'} > {last}), {last})"
+        where = f"channel = {channel} AND since >= {least} AND since <= {most}"
+        selects.append(_select(session, table, _block_fields(stored), where))
+    return as_block(stored, await _found(session, selects, _block_fields(stored)))
+
+
+def as_block(stored: StoredFolder, rows: Array) -> Array:
+    """Rows as a block; columns of small integers are as they were given."""
+    block = np.empty(len(rows), stored.folder.dtype)
+    for name in block.dtype.names or ():
+        block[name] = rows[name]
+    return block
+
+
+def _block_fields(stored: StoredFolder) -> Fields:
+    return (*KEY, *value_fields(stored.folder.columns))
+
+
+def _by_channel(stored: StoredFolder) -> str:
+    """Name of the index that has the intervals of a channel together."""
+    return PRIMARY if stored.folder.layout.by_channel else f"f_{stored.token}_channel"
+
+
 async def _found(session: FoldersSession, selects: Sequence[str], fields: Fields) -> Array:
     return await session.select_block(" UNION ALL ".join(f"({select})" for select in selects), fields)
 
@@ -83,9 +130,8 @@ def _closed(session: FoldersSession, stored: StoredFolder, span: Span, fields: F
     if not stored.lengths:
         return
     if span.channel is not None or layout is not FolderLayout.WINDOW:
-        index = PRIMARY if layout.by_channel else f"f_{stored.token}_channel"
         longest = max(stored.lengths.values())
-        hint = session.by_index(index) if span.channel is not None else ""
+        hint = session.by_index(_by_channel(stored)) if span.channel is not None else ""
         yield _select(session, f"{table}{hint}", fields, span.conditions(longest))
         return
     for each, longest in sorted(stored.lengths.items()):

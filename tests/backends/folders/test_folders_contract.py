@@ -319,7 +319,7 @@ async def test_a_wrong_block_is_refused_by_field(store: FoldersStore) -> None:
         (INVALID, "block[1].channel", but(channel=-1)),
         (UNKNOWN, "channel", but(channel=3)),
         (INVALID, "block[1].since", but(since=-1)),
-        (INVALID, "block[1].until", but(until=2)),
+        (INVALID, "block[1].until", but(until=1)),
         (INVALID, "block[1].value", but(value=np.nan)),
         (INVALID, "block[1].value", but(value=np.inf)),
         (INVALID, "block[1].note", but(note=b"a\0b")),
