@@ -101,10 +101,7 @@ class ReportingStore:
         if group is None:
             await self._tables.commit(batch)
             return
-        try:
-            await self._folders.report(*self._insertion(batch, group))
-        except ConditionsRefused as refused:
-            raise _refusal(refused) from None
+        await self._report(batch, group)
 
     async def rehearse(self, batch: Batch) -> None:
         """Find out whether the batch would be taken."""
@@ -112,19 +109,21 @@ class ReportingStore:
         if group is None:
             await self._tables.rehearse(batch)
             return
-        try:
-            await self._folders.rehearse(*self._insertion(batch, group))
-        except ConditionsRefused as refused:
-            raise _refusal(refused) from None
+        await self._report(batch, group, rehearse=True)
 
-    def _insertion(self, batch: Batch, group: InstrumentGroup) -> tuple[str, Insertion]:
-        assert group.folder is not None
-        return group.folder, Insertion(
+    async def _report(self, batch: Batch, group: InstrumentGroup, *, rehearse: bool = False) -> None:
+        insertion = Insertion(
             block=intervals_of(batch.late, group),
             source=position_owner(self._logger, batch.stream),
             position=batch.position,
             follows=batch.follows,
         )
+        try:
+            reported = await self._folders.report(folder_of(group).path, insertion, whole=True, rehearse=rehearse)
+        except ConditionsRefused as refused:
+            raise _refusal(refused) from None
+        if reported.conflicts:
+            raise _refusal(next(iter(reported.conflicts.values())))
 
     async def position(self, group: str, stream: Stream = Stream.JOURNAL) -> JournalPosition | None:
         """Up to where this store holds what this logger closed for the group."""

@@ -68,7 +68,9 @@ async def insert(session: FoldersSession, known: KnownChannels, path: str, inser
     return True
 
 
-async def report(session: FoldersSession, known: KnownChannels, path: str, insertion: Insertion) -> Reported:
+async def report(
+    session: FoldersSession, known: KnownChannels, path: str, insertion: Insertion, *, whole: bool, rehearse: bool
+) -> Reported:
     """Insert reports, and move the position of their source; nothing changes where that was done before."""
     stored = await stored_folder(session, path, lock=True)
     reports = checked_reports(stored.folder, insertion)
@@ -76,7 +78,7 @@ async def report(session: FoldersSession, known: KnownChannels, path: str, inser
     is_there = is_committed(there or JournalPosition(sequence=0), insertion)
     await known.see(session, stored, reports)
     changes, reported = changes_of_reports(reports, await _near(session, stored, reports))
-    if is_there:
+    if is_there or rehearse or (whole and reported.conflicts):
         return replace(reported, stored=0)
     await _store(session, stored, changes)
     await _move(session, stored, insertion, is_first=there is None)
