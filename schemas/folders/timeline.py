@@ -98,6 +98,7 @@ def changes_of_reports(reports: Array, there: Array) -> tuple[Changes, Reported]
     before = np.maximum.accumulate(np.where(is_first, np.arange(len(rows)), 0))[again]
     others = again[~_are_same(rows[again], rows[before])]
     changes = _placed(rows[is_first], numbers[is_first] >= 0)
+    others = others[np.argsort(numbers[others])]
     conflicts = {int(numbers[k]): _other_value(rows[k], int(numbers[k])) for k in others}
     stored = len(changes.closed) + len(changes.opened)
     return changes, Reported(stored=stored, duplicates=len(again) - len(others), conflicts=conflicts)
