@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -120,6 +121,11 @@ async def folders_of(dsn: str, folder: Path):
         await store.close()
 
 
+def status_at(port: int) -> dict[str, Any]:
+    found = httpx.get(f"http://127.0.0.1:{port}/api/v1/status", trust_env=False, timeout=60)
+    return dict(found.raise_for_status().json())
+
+
 def started(file: Path) -> Running:
     run = Running("run", str(file))
     try:
@@ -154,8 +160,7 @@ async def test_nothing_is_lost_and_nothing_is_twice_when_daemon_and_server_are_k
             await asyncio.to_thread(server.start)
         await magnets.report(0.2)
         await magnets.drain()
-        status = httpx.get(f"http://127.0.0.1:{api}/api/v1/status", trust_env=False, timeout=60).json()
-        (group,) = status["groups"].values()
+        (group,) = (await asyncio.to_thread(status_at, api))["groups"].values()
         assert group["folder"] == PATH
         assert group["dead_letters"]["readings"] == 0
         await magnets.close()
