@@ -5,7 +5,10 @@ Their folder is compared with all that was sent, at each level of acknowledgemen
 
 import asyncio
 import random
+import re
 import signal
+import textwrap
+import time
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -55,6 +58,7 @@ port = {api}
 LEVELS = (Ack.RECEIVED, Ack.SPOOLED, Ack.COMMITTED)
 """Each has an instrument."""
 SETTLED_S = 120
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(params=SERVERS)
@@ -172,6 +176,34 @@ async def test_nothing_is_lost_and_nothing_is_twice_when_daemon_and_server_are_k
         rows = await store.changes(PATH, -1, 2**63 - 1)
         keys = np.unique(rows[["channel", "since"]])
         assert len(keys) == len(rows) == len({report[:2] for report in magnets.reported})
+
+
+async def test_the_example_of_the_documentation_reports(postgresql_dsn: str, schema: str, tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "folders.md").read_text().split("## Report on change", 1)[1]
+    group, code = (re.search(rf"```{kind}\n(.*?)```", text, re.DOTALL)[1] for kind in ("toml", "python"))
+    api, tcp = free_port(), free_port()
+    file = tmp_path / "magnets.toml"
+    file.write_text(
+        f'{group}\n[[sources]]\nkind = "tcp"\nport = {tcp}\n[api]\nport = {api}\n[database]\ndsn = "{postgresql_dsn}"\n'
+        f'schema = "{schema}_readings"\n[folders]\nschema = "{schema}"\n'
+    )
+    with running("run", str(file)) as run:
+        await asyncio.to_thread(run.until_said, r"taking readings at")
+        scope: dict[str, Any] = {"Sender": Sender, "np": np, "time": time}
+        wrapped = "async def example():\n" + textwrap.indent(code.replace("8122", str(tcp)), "    ")
+        exec(compile(wrapped, "docs/folders.md", "exec"), scope)  # noqa: S102
+        began_ns = time.time_ns()
+        await scope["example"]()
+        assert (await asyncio.to_thread(status_at, api))["groups"]["current"]["readings"]["committed"] == 1
+        said = await asyncio.to_thread(triggerlog, "check-config", str(file))
+        assert "reports on change into folder /magnets/current" in said.stdout
+        assert await asyncio.to_thread(run.end) == 0
+    store = open_folders_store(DatabaseConfig(dsn=postgresql_dsn), schema=schema, state_dir=tmp_path)
+    ((channel, since, _, value),) = await in_folder(store)
+    assert dict(await store.channels(PATH)) == {0: "Q1", 1: "Q2", 2: "Q3"}
+    await store.close()
+    assert (channel, value) == (1, 118.2)
+    assert began_ns <= since <= time.time_ns()
 
 
 async def test_a_daemon_that_starts_without_its_database_takes_reports_and_makes_the_folder_later(

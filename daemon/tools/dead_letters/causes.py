@@ -15,11 +15,12 @@ def lines_of(groups: Sequence[tuple[str, Sequence[Letter]]], reporting: Collecti
     causes = [(name, alike) for name, letters in groups for alike in _by_cause(letters)]
     for name, alike in causes:
         reports = name in reporting
-        yield f"{name}: {_amount(alike, reports=reports)}{_span(alike, reports=reports)}"
+        yield f"{name}: {_amount(alike, [] if reports else alike)}{_span(alike, reports=reports)}"
         yield f"    {alike[0].reason}"
         if alike[0].detail:
             yield f"    for example {words_of(alike[0].key, reports=reports)}: {alike[0].detail}"
-    yield f"total: {_amount([letter for _, alike in causes for letter in alike])}"
+    of_triggers = [letter for name, alike in causes if name not in reporting for letter in alike]
+    yield f"total: {_amount([letter for _, alike in causes for letter in alike], of_triggers)}"
 
 
 def _by_cause(letters: Sequence[Letter]) -> list[list[Letter]]:
@@ -30,11 +31,11 @@ def _by_cause(letters: Sequence[Letter]) -> list[list[Letter]]:
     return list(causes.values())
 
 
-def _amount(letters: Sequence[Letter], *, reports: bool = False) -> str:
+def _amount(letters: Sequence[Letter], of_triggers: Sequence[Letter]) -> str:
     # The numbers of a run are those of its group, which has a folder of its own.
-    triggers = len({(letter.path.parent, letter.key) for letter in letters if not letter.is_aside})
+    triggers = len({(letter.path.parent, letter.key) for letter in of_triggers if not letter.is_aside})
     readings = sum(letter.readings for letter in letters)
-    of = "" if reports else f" {counted(triggers, 'trigger')},"
+    of = f" {counted(triggers, 'trigger')}," if of_triggers else ""
     return f"{counted(len(letters), 'letter')},{of} {counted(readings, 'reading')}"
 
 
