@@ -50,9 +50,13 @@ class ReportingStore:
     async def open(self) -> None:
         """Create the schemas, and the folders that are missing, or check those that are there."""
         await self._tables.open()
-        await self._folders.create()
-        for group in self._groups.values():
-            await self._open_folder(group)
+        try:
+            await self._folders.create()
+            for group in self._groups.values():
+                await self._open_folder(group)
+        except StoreError:
+            await self._tables.close()  # it is opened once more
+            raise
 
     async def _open_folder(self, group: InstrumentGroup) -> None:
         new = folder_of(group)

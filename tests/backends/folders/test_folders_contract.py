@@ -244,6 +244,9 @@ async def test_a_report_that_is_to_be_whole_or_is_rehearsed_stores_nothing_where
     assert (reported.stored, reported.conflicts) == (2, {})
     assert await store.position(folder.path, good.source) == good.position
     assert (await store.report(folder.path, good, whole=True)).stored == 0
+    nothing = source.next(reports(folder, []))
+    assert (await store.report(folder.path, nothing, whole=True)).stored == 0
+    assert await store.position(folder.path, good.source) == nothing.position
     assert rows(await store.snapshot(folder.path, 40)) == [(1, 21, None, 3.0)]
 
 

@@ -72,6 +72,27 @@ async def test_a_folder_that_was_removed_is_waited_for() -> None:
     await store.commit(batch(1, (0, 10, 1.0)))
 
 
+async def test_a_database_that_went_away_while_it_was_opened_is_opened_again() -> None:
+    class Tables(MemoryStore):
+        opened = 0
+
+        async def open(self) -> None:
+            self.opened += 1
+
+        async def close(self) -> None:
+            self.opened -= 1
+
+    tables, folders = Tables({}), MemoryFoldersStore()
+    store = ReportingStore(tables, folders, {CURRENTS.name: CURRENTS}, logger="test")
+    folders.fail_with(StoreUnavailable("away"))
+    with pytest.raises(StoreUnavailable, match="away"):
+        await store.open()
+    assert tables.opened == 0
+    folders.fail_with(None)
+    await store.open()
+    assert tables.opened == 1
+
+
 async def test_reports_have_no_ledger_and_are_in_no_table() -> None:
     store, _ = await reporting_to_memory()
     assert not len(await store.ask(LedgerTail(group=CURRENTS, most=10)))

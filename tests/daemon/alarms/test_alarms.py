@@ -81,7 +81,10 @@ def test_channels_that_report_on_change_may_be_silent() -> None:
 def test_reports_that_are_set_aside_are_not_called_readings_of_triggers() -> None:
     now = status()
     lying = DeadLetterCounts(letters=1, readings=2, aside=2)
-    for folder, what in ((None, "Readings set aside, as they are for no trigger"), ("/a", "Reports set aside, as they")):
+    for folder, what in (
+        (None, "Readings set aside, as they are for no trigger"),
+        ("/a", "Reports set aside, as they"),
+    ):
         group = now.groups["bpm"].model_copy(update={"folder": folder, "dead_letters": lying})
         texts = [alarm.text for alarm in alarms(now.model_copy(update={"groups": {"bpm": group}}))]
         assert any(text.startswith(what) and "bpm 2" in text for text in texts)

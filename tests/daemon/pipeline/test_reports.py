@@ -10,10 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import StoreUnavailable
+from daemon.core.monitoring.events import Events
 from daemon.pipeline.assembly import Origin
+from daemon.pipeline.intake import Subscriber, open_intake
 from daemon.pipeline.pipeline import Pipeline
 from schemas.batch import Stream
-from tests.support.pipelines import eventually, journaling
+from schemas.wire import Ack
+from tests.support.disks import REAL
+from tests.support.pipelines import configured, eventually, journaling
 from tests.support.reports import CURRENTS, NAN, expected, in_folder, readings_of, reporting_to_memory
 
 REPORTS = st.lists(
@@ -113,6 +117,32 @@ async def test_a_database_that_is_away_is_waited_for(tmp_path: Path) -> None:
 def store_now(store, folders):
     folders.fail_with(None)
     return store
+
+
+async def test_the_intakes_log_lets_go_of_reports_that_are_stored(tmp_path: Path) -> None:
+    store, folders = await reporting_to_memory()
+    async with journaling(store, CURRENTS, tmp_path) as pipeline:
+        intake = await open_intake(CURRENTS, configured(), tmp_path, Events(), outside=REAL)
+        intake.start()
+        joined = intake.connect(ack=Ack.RECEIVED, session=5)  # before there is a pipeline
+        reports = [(0, 10, 1.0), (1, 20, 2.0), (0, 30, NAN)]
+        intake.receive(readings_of(reports[:2]), Origin.of(joined.column, 0, 2))
+        await eventually(lambda: intake.acknowledged()[0][joined.column] == 2)
+        moved: dict[int, int] = {}
+        intake.subscribe(Subscriber(moved=moved.update))
+        await intake.catch_up(pipeline)
+        column = moved[joined.column]
+        intake.receive(readings_of(reports[2:]), Origin.of(column, 2, 1))
+        await eventually(lambda: intake.acknowledged()[0][column] == 3)
+
+        def is_empty() -> bool:
+            pipeline.look()
+            intake.look()
+            return intake.log_state is not None and intake.log_state.nbytes == 0
+
+        await eventually(is_empty)
+        await intake.end()
+    assert await in_folder(folders) == expected(reports)
 
 
 async def test_a_session_goes_on_behind_what_is_stored_after_a_kill(tmp_path: Path) -> None:
