@@ -29,7 +29,7 @@ class FoldersConfig(Section):
         description="A question or an insertion that the database has not answered then is given up.",
     )
     answer_mib: float = Field(
-        default=64.0,
+        default=32.0,
         ge=0.1,
         le=1024,
         description="Intervals that the API gives in one answer, at most, in the size that they have as records; a "

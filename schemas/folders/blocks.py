@@ -10,7 +10,7 @@ import numpy as np
 from schemas.batch import JournalPosition
 from schemas.conditions.intervals import LARGEST, NAME_MOST
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
-from schemas.folders.folders import Column, Folder, FolderKind
+from schemas.folders.folders import Column, Folder, FolderKind, FolderLayout
 from schemas.readings import Array
 
 OPEN = LARGEST
@@ -60,6 +60,9 @@ def checked_reports(folder: Folder, insertion: Insertion) -> Array:
     if folder.kind is not FolderKind.SINGLE:
         problem = f"{folder.path} is a multi-version folder, where nothing is ended"
         raise ConditionsRefused(RefusalKind.CONFLICT, "path", problem, "report into a single-version folder")
+    if folder.layout is FolderLayout.ARRAYS:
+        problem = f"{folder.path} has the layout {folder.layout}, where an interval with an end is not changed any more"
+        raise ConditionsRefused(RefusalKind.CONFLICT, "path", problem, "report into a folder of another layout")
     block = _checked(folder, insertion)
     fix = "give 2^63 - 1, or the start where there is no value from then on"
     _see((block["until"] == OPEN) | are_ends(block), "until", "a report holds until the next one", fix)

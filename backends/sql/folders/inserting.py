@@ -12,7 +12,7 @@ from backends.sql.folders.tables import POSITION
 from backends.sql.folders.tree import stored_folder
 from schemas.batch import JournalPosition
 from schemas.folders.blocks import Insertion, checked, checked_reports, joined, see_channels
-from schemas.folders.folders import KEY, FolderKind
+from schemas.folders.folders import KEY, FolderKind, FolderLayout
 from schemas.folders.timeline import (
     OPEN_CLASS,
     Changes,
@@ -127,9 +127,12 @@ async def _store(session: FoldersSession, stored: StoredFolder, changes: Changes
         keys = ", ".join(f"({channel}, {since})" for channel, since in some)
         await session.run(f"DELETE FROM {session.closed(stored)} WHERE (channel, since) IN ({keys})")
     closed = joined([changes.closed, changes.replaced], stored.folder.dtype)
-    by = ("since", "channel") if stored.folder.layout.by_channel else ("channel", "since")
-    closed = closed[np.lexsort([closed[name] for name in by])]
-    await session.store(stored, block=closed, classes=length_classes(closed), is_open=False)
+    if stored.folder.layout is FolderLayout.ARRAYS:
+        closed = await session.store_chunks(stored, closed)
+    else:
+        by = ("since", "channel") if stored.folder.layout.by_channel else ("channel", "since")
+        closed = closed[np.lexsort([closed[name] for name in by])]
+        await session.store(stored, block=closed, classes=length_classes(closed), is_open=False)
     classes = np.full(len(changes.opened), OPEN_CLASS, np.int16)
     await session.store(stored, block=changes.opened, classes=classes, is_open=True)
     await _note_lengths(session, stored, longest_of(closed))

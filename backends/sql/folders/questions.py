@@ -10,14 +10,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from backends.sql.folders.chunks import unpacked
 from backends.sql.folders.session import FoldersSession, StoredFolder
 from backends.sql.folders.tables import value_fields
-from schemas.folders.blocks import OPEN
+from schemas.folders.blocks import OPEN, joined
 from schemas.folders.folders import KEY, FolderLayout
 from schemas.readings import Array
 
 Fields = Sequence[tuple[str, str]]
 VERSION = ("version", "<i8")
+CHUNK: Fields = (VERSION, ("data", ""))
+"""Of the layout `arrays`."""
 PRIMARY = "PRIMARY"
 
 
@@ -50,6 +53,17 @@ class Span:
         ]
         return " AND ".join(parts)
 
+    def of(self, block: Array) -> Array:
+        """Which of some intervals with an end are of it, but for `among` and the version: bool, shape (n,)."""
+        found: Array = block["since"] <= self.upto
+        if self.after is not None:
+            found &= block["since"] > self.after
+        if self.holds is not None:
+            found &= block["until"] > self.holds
+        if self.channel is not None:
+            found &= block["channel"] == self.channel
+        return found
+
 
 def all_fields(stored: StoredFolder) -> Fields:
     """Columns of an interval: its key, its version, its values."""
@@ -58,10 +72,11 @@ def all_fields(stored: StoredFolder) -> Fields:
 
 async def find(session: FoldersSession, stored: StoredFolder, span: Span, fields: Fields, *, opened: bool) -> Array:
     """Intervals of a span, with these columns, in any order. opened: whether open ones are among them."""
-    selects = [*_closed(session, stored, span, fields)]
-    if opened:
-        selects.append(_select(session, session.opened(stored), fields, span.conditions(None)))
-    return await _found(session, selects, fields)
+    of_open = [_select(session, session.opened(stored), fields, span.conditions(None))] if opened else []
+    if stored.folder.layout is not FolderLayout.ARRAYS:
+        return await _found(session, [*_closed(session, stored, span, fields), *of_open], fields)
+    closed = await _in_chunks(session, stored, span, fields)
+    return joined([closed, await _found(session, of_open, fields)], closed.dtype) if opened else closed
 
 
 async def snapshot(session: FoldersSession, stored: StoredFolder, at: int, version: int | None) -> Array:
@@ -120,6 +135,19 @@ def _by_channel(stored: StoredFolder) -> str:
     return PRIMARY if stored.folder.layout.by_channel else f"f_{stored.token}_channel"
 
 
+async def _in_chunks(session: FoldersSession, stored: StoredFolder, span: Span, fields: Fields) -> Array:
+    """Intervals with an end, of the layout `arrays`."""
+    holds = max(time for time in (span.after, span.holds) if time is not None)
+    chunks = _closed(session, stored, Span(upto=span.upto, holds=holds, version=span.version), CHUNK)
+    text = " UNION ALL ".join(f"({select})" for select in chunks)
+    block, versions = unpacked(await session.select_chunks(text) if text else [], stored.folder.dtype)
+    wanted = span.of(block)
+    rows = np.empty(int(wanted.sum()), np.dtype(list(fields)))
+    for name, _ in fields:
+        rows[name] = (versions if name == "version" else block[name])[wanted]
+    return rows
+
+
 async def _found(session: FoldersSession, selects: Sequence[str], fields: Fields) -> Array:
     return await session.select_block(" UNION ALL ".join(f"({select})" for select in selects), fields)
 
@@ -129,7 +157,7 @@ def _closed(session: FoldersSession, stored: StoredFolder, span: Span, fields: F
     table, layout = session.closed(stored), stored.folder.layout
     if not stored.lengths:
         return
-    if span.channel is not None or layout is not FolderLayout.WINDOW:
+    if span.channel is not None or layout not in (FolderLayout.WINDOW, FolderLayout.ARRAYS):
         longest = max(stored.lengths.values())
         hint = session.by_index(_by_channel(stored)) if span.channel is not None else ""
         yield _select(session, f"{table}{hint}", fields, span.conditions(longest))

@@ -144,6 +144,18 @@ def conditions_store_of(loaded: LoadedConfig, *, connections: int) -> Conditions
     )
 
 
+def asked_folders_store_of(loaded: LoadedConfig, *, give_up_s: float) -> FoldersStore:
+    """Make the store of folders that a command asks, where readers read; an embedded server has to run already."""
+    database, password = reading_from(loaded)
+    return open_folders_store(
+        database.model_copy(update={"command_timeout_s": give_up_s}),
+        schema=loaded.config.folders.schema_name,
+        state_dir=loaded.state_dir,
+        password=password,
+        connections=1,
+    )
+
+
 def folders_store_of(loaded: LoadedConfig) -> FoldersStore:
     """Make the store of folders that the daemon opens, in its own database."""
     folders = loaded.config.folders
