@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from schemas.folders.blocks import OPEN
-from schemas.folders.folders import Column, Folder, FolderKind, NewFolder
+from schemas.folders.folders import Column, Folder, FolderKind, FolderLayout, NewFolder
 from schemas.readings import Array, InstrumentGroup
 
 
@@ -29,6 +29,8 @@ def difference(group: InstrumentGroup, there: Folder, channels: Mapping[int, str
     columns = folder_of(group).columns
     if there.kind is not FolderKind.SINGLE:
         return "it is a multi-version folder, where no value ends the one before"
+    if there.layout is FolderLayout.ARRAYS:
+        return f"its layout is {there.layout}, which takes no reports"
     if there.columns != columns:
         has, wanted = (", ".join(f"{each.name} {each.dtype}" for each in some) for some in (there.columns, columns))
         return f"its columns are {has}, and the channels of group {group.name} are {wanted}"

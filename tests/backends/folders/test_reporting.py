@@ -10,7 +10,7 @@ from backends.folders.reporting import ReportingStore
 from backends.memory.folders import MemoryFoldersStore
 from backends.memory.store import MemoryStore
 from schemas.batch import Batch, Durability, JournalPosition, Stream
-from schemas.folders.folders import Column, FolderKind, NewFolder
+from schemas.folders.folders import Column, FolderKind, FolderLayout, NewFolder
 from schemas.ledger import ledger_dtype
 from schemas.queries import LedgerTail, Totals
 from schemas.readings import Channel, InstrumentGroup
@@ -119,6 +119,7 @@ async def test_instruments_may_be_added_to_a_group() -> None:
         ),
         (replace(CURRENTS, instruments=("Q1", "QX")), "its channel 1 is Q2, and instrument 1 of the group is QX"),
         (replace(CURRENTS, folder="/multi"), "it is a multi-version folder, where no value ends the one before"),
+        (replace(CURRENTS, folder="/chunks"), "its layout is arrays, which takes no reports"),
         (replace(CURRENTS, folder="/magnets"), "/magnets"),
         (replace(CURRENTS, folder=f"{PATH}/q1"), f"{PATH} is a folder"),
     ],
@@ -129,6 +130,7 @@ async def test_a_folder_that_does_not_fit_is_refused_and_nothing_is_changed(
     _, folders = await reporting_to_memory()
     columns = (Column(name="ampere", dtype="float64"),)
     await folders.add_folder(NewFolder(path="/multi", columns=columns, kind=FolderKind.MULTI))
+    await folders.add_folder(NewFolder(path="/chunks", columns=columns, layout=FolderLayout.ARRAYS))
     before = [(each, await folders.channels(each.path)) for each in await folders.folders()]
     with pytest.raises(SchemaMismatch, match="Give the group another `folder`") as refused:
         await ReportingStore(MemoryStore({}), folders, {group.name: group}, logger="test").open()
