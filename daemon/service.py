@@ -215,7 +215,8 @@ class Service:
 
         Returns the new run by group; None where it begins with the first reading that shows the restart.
         """
-        return {name: pipeline.announce_run(epoch) for name, pipeline in self.pipelines.items()}
+        pipelines = {name: each for name, each in self.pipelines.items() if not each.group.reports}
+        return {name: pipeline.announce_run(epoch) for name, pipeline in pipelines.items()}
 
     # --- startup, serve, shutdown -------------------------------------------------------------------------------
 

@@ -57,17 +57,24 @@ class Channel:
 class InstrumentGroup:
     """Instruments of one kind with the same channels; one table a group.
 
-    `instruments` are names; an instrument's number is its position there.
+    `instruments` are names; an instrument's number is its position there. folder: its readings are reports on change,
+    and go into this folder of channels in place of a table.
     """
 
     name: str
     instruments: tuple[str, ...]
     channels: tuple[Channel, ...]
+    folder: str | None = None
 
     @property
     def size(self) -> int:
         """How many instruments a complete trigger has."""
         return len(self.instruments)
+
+    @property
+    def reports(self) -> bool:
+        """Whether its readings are reports on change, each whole in itself, and belong to no trigger."""
+        return self.folder is not None
 
     @cached_property
     def record(self) -> np.dtype[Any]:

@@ -155,6 +155,8 @@ class AsideReason(IntEnum):
     CONFLICT = 4  # a reading of that number is there, and this one is another
     EPOCH = 5  # its epoch is older than those that are remembered, or there are too many new ones
     DOUBTFUL = 6  # a reading of that number is there, and only a comparison tells whether this one is the same
+    PARTIAL = 7  # a report on change of which some values are no finite numbers, and not all of them NaN
+    FUTURE = 8  # a report on change whose time is far ahead of the clock of the daemon's node
 
 
 FOR_THE_DATABASE = (AsideReason.OLDER, AsideReason.DOUBTFUL)

@@ -87,12 +87,14 @@ class FoldersStore(Protocol):
             OtherJournal: the server is at the position of a journal that the insertion's does not follow.
         """
 
-    async def report(self, path: str, insertion: Insertion) -> Reported:
+    async def report(self, path: str, insertion: Insertion, *, whole: bool = False, rehearse: bool = False) -> Reported:
         """Insert reports on change into a single-version folder, and move the position of their source with them.
 
         A report holds from its time on until the next one of its channel, whatever the order in which they come; see
         `timeline.changes_of_reports`. One that is there already, by channel and time, changes nothing. Where another
-        value has its channel and time it is told as a conflict, and the others are stored.
+        value has its channel and time it is told as a conflict, and the others are stored; with `whole` nothing is
+        then, and the position stays, so that a conflict can be kept elsewhere before. With `rehearse` nothing is stored
+        in any case.
         An insertion that was there already changes nothing; its reports are told as those that are there, so that who
         has not heard the first answer still learns which of them conflict.
         Refused, with all reports: unknown folder or channel, what `blocks.checked_reports` does not permit.

@@ -76,13 +76,13 @@ class _Folder:
         self._change(changes, insertion)
         return True
 
-    def report(self, insertion: Insertion) -> Reported:
+    def report(self, insertion: Insertion, *, whole: bool, rehearse: bool) -> Reported:
         """Insert reports."""
         reports = checked_reports(self.about, insertion)
         is_there = self._is_there(insertion)
         self._see_channels(reports)
         changes, reported = changes_of_reports(reports, self.block)
-        if is_there:
+        if is_there or rehearse or (whole and reported.conflicts):
             return replace(reported, stored=0)
         self._change(changes, insertion)
         return reported
@@ -235,9 +235,9 @@ class MemoryFoldersStore:
         """Insert intervals into a folder, exactly once."""
         return self._folder(path).put(insertion)
 
-    async def report(self, path: str, insertion: Insertion) -> Reported:
+    async def report(self, path: str, insertion: Insertion, *, whole: bool = False, rehearse: bool = False) -> Reported:
         """Insert reports on change, exactly once."""
-        return self._folder(path).report(insertion)
+        return self._folder(path).report(insertion, whole=whole, rehearse=rehearse)
 
     async def position(self, path: str, source: str) -> JournalPosition | None:
         """Which insertion of a source was the last."""

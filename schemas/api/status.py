@@ -166,6 +166,11 @@ class GroupStatus(Model):
     instruments: int
     layout: Layout
     durability: Durability = Field(description="the durability asked for")
+    folder: str | None = Field(
+        default=None,
+        description="path of the folder that its readings go into, as reports on change; it has no triggers then, and "
+        "nothing is missing from any. null where they go into a table",
+    )
     at_risk_ms: float | None = Field(
         description="what a crash of the server can lose: readings acknowledged within so many milliseconds before it; "
         "0 is none, null is without limit (see the store's shortfall). With a journal they are committed again after a "
@@ -212,6 +217,11 @@ class GroupStatus(Model):
     def count(self, state: InstrumentState) -> int:
         """How many instruments are in a state."""
         return self.states.count(next(letter for letter, meant in STATE_LETTERS.items() if meant is state))
+
+    @property
+    def waiting(self) -> int:
+        """Triggers that wait for the database; of a group that reports on change, reports."""
+        return self.triggers.waiting if self.folder is None else self.readings.waiting
 
     @property
     def dead_now(self) -> int:

@@ -97,8 +97,10 @@ class Config(Section):
         refuse(
             [
                 *twice("group", "groups", ".name", names),
+                *_shared_folders(self.groups),
                 *_unknown_groups(self.sources, names),
                 *_unread_groups(self.readers, names),
+                *_read_folders(self),
                 *_other_database(self),
                 *_uncalibrated(self),
                 *_shared_schemas(self),
@@ -106,6 +108,11 @@ class Config(Section):
             ]
         )
         return self
+
+    @property
+    def trigger_groups(self) -> tuple[GroupConfig, ...]:
+        """The groups whose readings belong to triggers, and lie in tables; the others report on change."""
+        return tuple(group for group in self.groups if group.folder is None)
 
     def calibrated_by(self, group: str) -> str | None:
         """Global tag by which readings of a group can be calibrated; None where there is none."""
@@ -166,6 +173,26 @@ def _unread_groups(readers: ReadersConfig, names: Sequence[str]) -> Iterator[Pro
             yield wrong(f"there is no group {workload.group!r}", fix, f"readers.workloads[{i}].group")
 
 
+def _shared_folders(groups: Sequence[GroupConfig]) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    for i, group in enumerate(groups):
+        if group.folder is not None and first.setdefault(group.folder, i) != i:
+            problem = f"groups[{first[group.folder]}] reports into {group.folder}, too"
+            yield wrong(problem, "give each group a folder of its own", f"groups[{i}].folder")
+
+
+def _read_folders(config: Config) -> Iterator[Problem]:
+    """Reader workloads that would read a group without triggers."""
+    folders = {group.name for group in config.groups if group.folder is not None}
+    for i, workload in enumerate(config.readers.workloads):
+        if workload.group in folders:
+            fix = "name a group without `folder`"
+            yield wrong(f"group {workload.group!r} has no triggers to read", fix, f"readers.workloads[{i}].group")
+        elif workload.group is None and not config.trigger_groups:
+            fix = "take it out, or add a group without `folder`"
+            yield wrong("no group has triggers to read", fix, f"readers.workloads[{i}]")
+
+
 def _other_database(config: Config) -> Iterator[Problem]:
     dsn = config.readers.dsn
     if dsn is None:
@@ -181,11 +208,9 @@ def _uncalibrated(config: Config) -> Iterator[Problem]:
     if config.conditions.tag is not None and not any(group.calibrated_as for group in config.groups):
         fix = f"take it out, or give a group the channels {listed(BUTTONS)}"
         yield wrong("no group gives the four buttons that are calibrated", fix, "conditions.tag")
+    first = next((group.name for group in config.trigger_groups), "")
     for i, workload in enumerate(config.readers.workloads):
-        if (
-            workload.kind is WorkloadKind.ORBIT
-            and config.calibrated_by(workload.group or config.groups[0].name) is None
-        ):
+        if workload.kind is WorkloadKind.ORBIT and config.calibrated_by(workload.group or first) is None:
             fix = f"set `tag` in [conditions], and read a group with the channels {listed(BUTTONS)}"
             yield wrong("there is nothing to calibrate by", fix, f"readers.workloads[{i}].kind")
 

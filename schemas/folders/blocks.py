@@ -15,7 +15,7 @@ from schemas.readings import Array
 
 OPEN = LARGEST
 """`until` of an open interval: nobody knows yet until when it is valid."""
-SOURCE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+SOURCE = re.compile(r"[A-Za-z0-9_./-]{1,80}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,7 +28,7 @@ class Insertion:
         one is open, or an end.
     source: who inserts, such as the name of a logger; each source counts for itself in each folder.
     position: its `sequence` counts this source's insertions, in ascending order and never twice; `journal` says what
-        counts it.
+        counts it. All of it is stored.
     follows: where the position was acknowledged to be; None where nobody knows. With it, a database that has lost what
         it acknowledged is noticed.
     """
@@ -78,7 +78,7 @@ def are_ends(block: Array) -> Array:
 def _checked(folder: Folder, insertion: Insertion) -> Array:
     """A copy of a block, in the caller's order."""
     if not SOURCE.fullmatch(insertion.source):
-        raise _invalid("source", f"{insertion.source[:80]!r} cannot be stored", "take 1 to 64 of A-Z a-z 0-9 _ -")
+        raise _invalid("source", f"{insertion.source[:80]!r} cannot be stored", "take 1 to 80 of A-Z a-z 0-9 _ . / -")
     if not 0 < insertion.position.sequence <= LARGEST:
         raise _invalid("position.sequence", f"{insertion.position.sequence} counts nothing", "count from 1 on")
     block = insertion.block

@@ -18,6 +18,7 @@ from schemas.readings import Array
 TURN, NODES, CHANNELS = "FoldersTurn", "FoldersNodes", "FoldersChannels"
 ROWS = "FoldersIntervals_"
 """The collection of a folder's intervals is called so, and its token."""
+POSITION_NUMBERS = ("sequence", "journal", "triggers", "readings")
 SET = "set"
 """`kind` of a set; else it is a `FolderKind`."""
 
@@ -103,14 +104,16 @@ def position_in(document: Document, source: str) -> JournalPosition | None:
     """Which insertion of a source was the last."""
     for each in document["positions"]:
         if each["source"] == source:
-            return JournalPosition(sequence=int(each["sequence"]), journal=int(each["journal"]))
+            numbers = {name: int(each[name]) for name in POSITION_NUMBERS}
+            return JournalPosition(**numbers, state=bytes(each["state"]))
     return None
 
 
 def positions_field(document: Document, source: str, to: JournalPosition) -> list[Document]:
     """Positions of all sources, with one at another place."""
     others = [each for each in document["positions"] if each["source"] != source]
-    return [*others, {"source": source, "sequence": Int64(to.sequence), "journal": Int64(to.journal)}]
+    numbers = {name: Int64(getattr(to, name)) for name in POSITION_NUMBERS}
+    return [*others, {"source": source, **numbers, "state": to.state}]
 
 
 def tags_of(document: Document) -> Sequence[FolderTag]:

@@ -220,7 +220,7 @@ class MongodbFoldersStore(TurnStore):
             await self._change(turn, node, insertion, _changes(folder, block, found), found)
         return True
 
-    async def report(self, path: str, insertion: Insertion) -> Reported:
+    async def report(self, path: str, insertion: Insertion, *, whole: bool = False, rehearse: bool = False) -> Reported:
         """Insert reports on change, exactly once."""
         async with self._turn() as turn:
             node = await _node(turn.session, path)
@@ -229,7 +229,7 @@ class MongodbFoldersStore(TurnStore):
             see_channels(reports, nodes.numbers_of(await _channels(turn.session, node)), path)
             found = await Intervals(turn.session, node).near(reports)
             changes, reported = changes_of_reports(reports, found.block)
-            if is_there:
+            if is_there or rehearse or (whole and reported.conflicts):
                 return replace(reported, stored=0)
             await self._change(turn, node, insertion, changes, found)
         return reported

@@ -8,6 +8,7 @@ import numpy as np
 from backends.base import is_committed
 from backends.sql.folders.questions import Span, find, near, opened_of
 from backends.sql.folders.session import FoldersSession, StoredFolder
+from backends.sql.folders.tables import POSITION
 from backends.sql.folders.tree import stored_folder
 from schemas.batch import JournalPosition
 from schemas.folders.blocks import Insertion, checked, checked_reports, joined, see_channels
@@ -67,7 +68,9 @@ async def insert(session: FoldersSession, known: KnownChannels, path: str, inser
     return True
 
 
-async def report(session: FoldersSession, known: KnownChannels, path: str, insertion: Insertion) -> Reported:
+async def report(
+    session: FoldersSession, known: KnownChannels, path: str, insertion: Insertion, *, whole: bool, rehearse: bool
+) -> Reported:
     """Insert reports, and move the position of their source; nothing changes where that was done before."""
     stored = await stored_folder(session, path, lock=True)
     reports = checked_reports(stored.folder, insertion)
@@ -75,7 +78,7 @@ async def report(session: FoldersSession, known: KnownChannels, path: str, inser
     is_there = is_committed(there or JournalPosition(sequence=0), insertion)
     await known.see(session, stored, reports)
     changes, reported = changes_of_reports(reports, await _near(session, stored, reports))
-    if is_there:
+    if is_there or rehearse or (whole and reported.conflicts):
         return replace(reported, stored=0)
     await _store(session, stored, changes)
     await _move(session, stored, insertion, is_first=there is None)
@@ -84,9 +87,9 @@ async def report(session: FoldersSession, known: KnownChannels, path: str, inser
 
 async def position_of(session: FoldersSession, folder_id: int, source: str) -> JournalPosition | None:
     """Which insertion of a source was the last."""
-    text = f"SELECT sequence, journal FROM {session.positions} WHERE folder = $1 AND source = $2"
+    text = f"SELECT {', '.join(POSITION)} FROM {session.positions} WHERE folder = $1 AND source = $2"
     found = await session.fetch(text, folder_id, source)
-    return JournalPosition(sequence=found[0][0], journal=found[0][1]) if found else None
+    return JournalPosition(**dict(zip(POSITION, found[0], strict=True))) if found else None
 
 
 async def _touched(session: FoldersSession, stored: StoredFolder, block: Array) -> tuple[Array, Array]:
@@ -148,13 +151,13 @@ async def _note_lengths(session: FoldersSession, stored: StoredFolder, longest: 
 
 
 async def _move(session: FoldersSession, stored: StoredFolder, insertion: Insertion, *, is_first: bool) -> None:
-    to, id_ = insertion.position, stored.id
+    id_, to = stored.id, tuple(getattr(insertion.position, name) for name in POSITION)
     if is_first:
-        columns = ("folder", "source", "sequence", "journal")
-        await session.insert_rows("positions", columns, [(id_, insertion.source, to.sequence, to.journal)])
+        await session.insert_rows("positions", ("folder", "source", *POSITION), [(id_, insertion.source, *to)])
     else:
-        text = f"UPDATE {session.positions} SET sequence = $3, journal = $4 WHERE folder = $1 AND source = $2"
-        await session.run(text, id_, insertion.source, to.sequence, to.journal)
+        changed = ", ".join(f"{name} = ${k}" for k, name in enumerate(POSITION, 3))
+        text = f"UPDATE {session.positions} SET {changed} WHERE folder = $1 AND source = $2"
+        await session.run(text, id_, insertion.source, *to)
     await session.run(f"UPDATE {session.nodes} SET version = version + 1 WHERE id = $1", id_)
 
 

@@ -109,10 +109,10 @@ class SqlFoldersStore(SqlSessionStore[S]):
         async with self._transaction() as session:
             return await insert(session, self._known, path, insertion)
 
-    async def report(self, path: str, insertion: Insertion) -> Reported:
+    async def report(self, path: str, insertion: Insertion, *, whole: bool = False, rehearse: bool = False) -> Reported:
         """Insert reports on change, exactly once."""
         async with self._transaction() as session:
-            return await report(session, self._known, path, insertion)
+            return await report(session, self._known, path, insertion, whole=whole, rehearse=rehearse)
 
     async def position(self, path: str, source: str) -> JournalPosition | None:
         """Which insertion of a source was the last."""

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from backends.columns.stored import STORED_DTYPES
-from backends.sql.tables import SQL_TYPES
+from backends.sql.tables import SQL_TYPES, STATE_BYTES
 from schemas.conditions.intervals import NAME_MOST
 from schemas.folders.folders import KEY, Column, Folder, FolderLayout
 
@@ -21,6 +21,8 @@ SET = "set"
 """`kind` of a node that is a set; else it is a `FolderKind`."""
 STORED_KEY: tuple[tuple[str, str], ...] = (("length_class", "<i2"), *KEY, ("version", "<i8"))
 """Columns of a folder's tables before those of its values, and their dtypes."""
+POSITION = ("sequence", "journal", "triggers", "readings", "state")
+"""Columns of `positions` that are those of a `JournalPosition`."""
 CHUNK_BYTES_MOST = 2**24 - 1
 """What a chunk of the layout `arrays` may have in MariaDB; it has far less."""
 BRIN_PAGES = 8
@@ -90,7 +92,8 @@ def folders_tables(schema: str) -> FoldersTables:
             metadata,
             _folder(),
             sa.Column("source", sa.String(NAME_MOST), primary_key=True),
-            *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("sequence", "journal")),
+            *(sa.Column(name, sa.BigInteger, nullable=False) for name in POSITION[:-1]),
+            sa.Column(POSITION[-1], sa.LargeBinary(STATE_BYTES), nullable=False),
         ),
         tags=sa.Table(
             "tags",

@@ -306,11 +306,16 @@ def _ending(output: Path) -> str:
 
 
 def _section(loaded: LoadedConfig, group: str | None) -> GroupConfig:
-    sections = {section.name: section for section in loaded.config.groups}
+    sections = {section.name: section for section in loaded.config.trigger_groups}
+    if not sections:
+        raise CommandFailed(f"{loaded.path} has no group with triggers; all of them report into folders")
     if group is None:
         if len(sections) > 1:
             raise CommandFailed(f"--group: name one of {listed(sections)}; a file holds one group")
         return next(iter(sections.values()))
+    folders = {section.name: section.folder for section in loaded.config.groups if section.folder is not None}
+    if group in folders:
+        raise CommandFailed(f"--group: {group!r} reports on change, and has no triggers; look into {folders[group]}")
     if group not in sections:
         raise CommandFailed(f"--group: {loaded.path} has no group {group!r}; {suggestion(group, sections)}")
     return sections[group]

@@ -230,6 +230,29 @@ async def test_a_report_that_conflicts_is_told_and_the_others_are_stored(store: 
     assert rows(await store.history(folder.path, 0, 0, 100)) == [(0, 20, 21, 2.0), (0, 21, None, 3.0)]
 
 
+async def test_a_report_that_is_to_be_whole_or_is_rehearsed_stores_nothing_where_one_conflicts(
+    store: FoldersStore,
+) -> None:
+    folder, source = await store.add_folder(new_folder()), Source(store)
+    await source.report(folder, (0, 20, 2.0))
+    before = await everything(store)
+    bad = source.next(reports(folder, [(0, 20, 2.5), (1, 21, 3.0)]))
+    good = replace(bad, block=reports(folder, [(1, 21, 3.0), (0, 30, None)]))
+    for how in ({"whole": True}, {"rehearse": True}, {"whole": True, "rehearse": True}):
+        reported = await store.report(folder.path, bad, **how)
+        assert (reported.stored, list(reported.conflicts)) == (0, [0])
+    assert not (await store.report(folder.path, good, rehearse=True)).conflicts
+    assert await everything(store) == before
+    reported = await store.report(folder.path, good, whole=True)
+    assert (reported.stored, reported.conflicts) == (2, {})
+    assert await store.position(folder.path, good.source) == good.position
+    assert (await store.report(folder.path, good, whole=True)).stored == 0
+    nothing = source.next(reports(folder, []))
+    assert (await store.report(folder.path, nothing, whole=True)).stored == 0
+    assert await store.position(folder.path, good.source) == nothing.position
+    assert rows(await store.snapshot(folder.path, 40)) == [(1, 21, None, 3.0)]
+
+
 async def test_reports_go_between_intervals_that_came_with_their_ends(store: FoldersStore) -> None:
     folder, source = await store.add_folder(new_folder()), Source(store)
     await source.insert(folder, (0, 10, 20, 1.0), (0, 30, 40, 3.0), (1, 50, None, 5.0))
@@ -340,7 +363,8 @@ async def test_an_insertion_happens_once(store: FoldersStore) -> None:
     assert not await store.insert(folder.path, first)
     # Another source counts for itself.
     assert await store.insert(folder.path, replace(first, source="b", block=block(folder, [(1, 1, 2, 1.0)])))
-    last = Insertion(block=block(folder, [(0, 2, 3, 2.0)]), source="a", position=JournalPosition(sequence=9))
+    whole = JournalPosition(sequence=9, triggers=3, readings=2**40, state=bytes(range(256)) * 300)
+    last = Insertion(block=block(folder, [(0, 2, 3, 2.0)]), source="a", position=whole)
     assert await store.insert(folder.path, replace(last, follows=first.position))
     assert await store.position(folder.path, "a") == last.position
     assert await store.position(folder.path, "b") == first.position
