@@ -45,6 +45,7 @@ from schemas.folders.folders import (
     is_below,
     is_no_set,
     no_versions,
+    see_path,
     sets_above,
 )
 from schemas.folders.timeline import (
@@ -60,6 +61,8 @@ from schemas.folders.timeline import (
 )
 from schemas.readings import Array
 
+VOID_MOST = 1_000
+"""Of numbers that never happened, so many are remembered: a command is under way no longer than that."""
 TRIES = 10
 """So often an answer is read again that more than LAG insertions have overtaken."""
 
@@ -78,8 +81,6 @@ class MongodbFoldersStore(TurnStore):
             what="folders",
             collections=(TURN, NODES, CHANNELS),
         )
-        self._whole: dict[str, int] = {}
-        """By token, the version of a folder behind which this store knows that there is nothing unfinished."""
 
     async def create(self) -> None:
         """Create the collections or check them, and remove what a process that was killed has left."""
@@ -137,9 +138,7 @@ class MongodbFoldersStore(TurnStore):
     async def remove(self, path: str) -> None:
         """Remove a folder, or a set that is empty."""
         async with self._turn() as turn:
-            found = await turn.session.one(NODES, path)
-            if found is None:
-                raise unknown("path", path)
+            found = await _there(turn.session, path)
             if found["kind"] == SET:
                 check_empty(path, (each["_id"] for each in await turn.session.all(NODES, {})))
                 await turn.commit([deleted(NODES, path)])
@@ -166,9 +165,7 @@ class MongodbFoldersStore(TurnStore):
         """Name the versions that folders have now."""
         check_tag_name(name)
         async with self._turn() as turn:
-            found = await turn.session.one(NODES, path)
-            if found is None:
-                raise unknown("path", path)
+            found = await _there(turn.session, path)
             every = await turn.session.all(NODES, {}) if found["kind"] == SET else [found]
             within = [each for each in every if each["_id"] == path or is_below(each["_id"], path)]
             multi = [each for each in within if each["kind"] == FolderKind.MULTI]
@@ -181,7 +178,7 @@ class MongodbFoldersStore(TurnStore):
                     raise exists("tag", f"tag {name} of {each['_id']}")
                 version = int(each["version"])
                 tag = FolderTag(path=each["_id"], name=name, version=version, created_ns=now_ns)
-                fields = {"tags": nodes.tags_field([*tags, tag])}
+                fields = {"tags": [*each["tags"], nodes.tag_field(tag, each["written"])]}
                 changes.append(edited(NODES, each["_id"], int(each["revision"]), fields))
                 made.append(tag)
             await turn.commit(changes)
@@ -196,8 +193,8 @@ class MongodbFoldersStore(TurnStore):
         """Remove a tag of a folder."""
         async with self._turn() as turn:
             found = await _node(turn.session, path)
-            _version(found, name)
-            fields = {"tags": nodes.tags_field([tag for tag in nodes.tags_of(found) if tag.name != name])}
+            _written(found, name)
+            fields = {"tags": [tag for tag in found["tags"] if tag["name"] != name]}
             await turn.commit([edited(NODES, path, int(found["revision"]), fields)])
 
     # --- intervals ---------------------------------------------------------------------------------------------------
@@ -211,8 +208,7 @@ class MongodbFoldersStore(TurnStore):
             if _is_there(node, insertion):
                 return False
             see_channels(block, nodes.numbers_of(await _channels(turn.session, node)), path)
-            intervals = await self._intervals(turn, node)
-            found = await _touched(intervals, folder, block)
+            found = await _touched(Intervals(turn.session, node), folder, block)
             await self._change(turn, node, insertion, _changes(folder, block, found), found)
         return True
 
@@ -223,37 +219,34 @@ class MongodbFoldersStore(TurnStore):
             reports = checked_reports(nodes.folder_of(node), insertion)
             is_there = _is_there(node, insertion)
             see_channels(reports, nodes.numbers_of(await _channels(turn.session, node)), path)
-            found = await (await self._intervals(turn, node)).near(reports)
+            found = await Intervals(turn.session, node).near(turn, reports)
             changes, reported = changes_of_reports(reports, found.block)
             if is_there:
                 return replace(reported, stored=0)
             await self._change(turn, node, insertion, changes, found)
         return reported
 
-    async def _intervals(self, turn: Turn, node: Document) -> Intervals:
-        """Intervals of a folder, without what was left unfinished."""
-        intervals = Intervals(turn.session, node)
-        if self._whole.get(node["token"]) != int(node["version"]):
-            await intervals.remove_unfinished()
-            self._whole[node["token"]] = int(node["version"])
-        return intervals
-
     async def _change(self, turn: Turn, node: Document, insertion: Insertion, changes: Changes, found: Found) -> None:
-        folder, token = nodes.folder_of(node), node["token"]
-        # Until it has happened, nobody knows.
-        self._whole.pop(token, None)
-        await Intervals(turn.session, node).write(turn, changes, found.ids)
+        path, revision, number = node["_id"], int(node["revision"]), int(node["given"]) + 1
+        # From here on, whatever was under way for an older revision of the folder does not happen any more.
+        await turn.note(edited(NODES, path, revision, {"given": Int64(number)}))
+        void = [*map(int, node["void"]), *range(int(node["written"]) + 1, number)][-VOID_MOST:]
+        intervals = Intervals(turn.session, {**node, "void": void})
+        if number > int(node["written"]) + 1:
+            await intervals.remove_void(void)
+        await intervals.write(turn, number, changes, found.ids)
         lengths = nodes.lengths_of(node)
         for part in (changes.closed, changes.replaced):
             for each, longest in longest_of(part).items():
                 lengths[each] = max(longest, lengths.get(each, 0))
         fields = {
-            "version": Int64(folder.version + 1),
+            "version": Int64(int(node["version"]) + 1),
+            "written": Int64(number),
+            "void": list(map(Int64, void)),
             "lengths": nodes.lengths_field(lengths),
             "positions": nodes.positions_field(node, insertion.source, insertion.position),
         }
-        await turn.commit([edited(NODES, folder.path, int(node["revision"]), fields)])
-        self._whole[token] = folder.version + 1
+        await turn.commit([edited(NODES, path, revision + 1, fields)])
 
     async def position(self, path: str, source: str) -> JournalPosition | None:
         """Which insertion of a source was the last."""
@@ -289,7 +282,7 @@ class MongodbFoldersStore(TurnStore):
         async with self._session() as session:
             for _ in range(TRIES):
                 node = await _node(session, path)
-                intervals = Intervals(session, node, _version(node, tag))
+                intervals = Intervals(session, node, _written(node, tag))
                 found = await ask(intervals)
                 if intervals.were_not_overtaken(await _node(session, path)):
                     return found
@@ -302,9 +295,22 @@ async def _node(session: Session, path: str) -> Document:
     Raises:
         ConditionsRefused: there is none.
     """
-    found = await session.one(NODES, path)
-    if found is None or found["kind"] == SET:
+    found = await _there(session, path)
+    if found["kind"] == SET:
         raise unknown("path", f"folder {path}")
+    return found
+
+
+async def _there(session: Session, path: str) -> Document:
+    """The document of a folder or a set.
+
+    Raises:
+        ConditionsRefused: there is none.
+    """
+    see_path(path)
+    found = await session.one(NODES, path)
+    if found is None:
+        raise unknown("path", path)
     return found
 
 
@@ -357,15 +363,15 @@ def _changes(folder: Folder, block: Array, found: Found) -> Changes:
     return changes_of_single(block, opened, found.block[~is_open])
 
 
-def _version(node: Document, tag: str | None) -> int | None:
-    """The version that a tag names; None is the newest.
+def _written(node: Document, tag: str | None) -> int | None:
+    """The number of the newest insertion that a tag shows; None is the newest that there is.
 
     Raises:
         ConditionsRefused: there is no such tag.
     """
     if tag is None:
         return None
-    for each in nodes.tags_of(node):
-        if each.name == tag:
-            return each.version
-    raise unknown("tag", f"tag {tag} of {node['_id']}")
+    for each in node["tags"]:
+        if each["name"] == tag:
+            return int(each["written"])
+    raise unknown("tag", f"tag {tag!r} of {node['_id']}")
