@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from schemas.conditions.intervals import NAME_MOST
-from schemas.conditions.rules import ConditionsRefused, RefusalKind, check_text, exists
+from schemas.conditions.rules import ConditionsRefused, RefusalKind, check_text, exists, unknown
 from schemas.readings import CHANNEL_DTYPES
 
 ROOT = "/"
@@ -18,12 +18,15 @@ HEAD = "HEAD"
 TEXT = "text"
 TEXT_MOST = 16_000
 """Bytes in UTF-8 that a text may have."""
-COLUMNS_MOST = 200
+COLUMNS_MOST = 190
+"""InnoDB has 40 bytes of each text in the row, which is of 8,126 bytes at most."""
 CHANNEL_MOST = 2**31 - 1
 CHANNELS_AT_ONCE = 100_000
 KEY: tuple[tuple[str, str], ...] = (("channel", "<i4"), ("since", "<i8"), ("until", "<i8"))
 """Fields that every block of intervals begins with."""
-RESERVED = frozenset((*(name for name, _ in KEY), "length_class", "version"))
+SYSTEM = ("cmax", "cmin", "ctid", "db_roll_ptr", "db_row_id", "db_trx_id", "tableoid", "xmax", "xmin")
+"""Columns that PostgreSQL or InnoDB has in every table."""
+RESERVED = frozenset((*(name for name, _ in KEY), "length_class", "version", *SYSTEM))
 PATH = re.compile(r"(/[A-Za-z0-9_.-]+)+")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
@@ -164,6 +167,16 @@ def check_path(path: str) -> None:
             f"{path[:80]!r} is no path",
             f"write /SET/FOLDER in letters, digits, `_`, `.` and `-`, with at most {NAME_MOST} characters",
         )
+
+
+def see_path(path: str) -> None:
+    """See that something can have a path, before a database is asked for it: not all of them take every text.
+
+    Raises:
+        ConditionsRefused: nothing can, so that nothing is there.
+    """
+    if not PATH.fullmatch(path) or len(path) > NAME_MOST:
+        raise unknown("path", repr(path[:80]))
 
 
 def check_new_folder(new: NewFolder) -> None:

@@ -10,7 +10,7 @@ from backends.sql.folders.questions import Span, find, near, opened_of
 from backends.sql.folders.session import FoldersSession, StoredFolder
 from backends.sql.folders.tree import stored_folder
 from schemas.batch import JournalPosition
-from schemas.folders.blocks import Insertion, checked, checked_reports, joined, see_channels
+from schemas.folders.blocks import SOURCE, Insertion, checked, checked_reports, joined, see_channels
 from schemas.folders.folders import KEY, FolderKind, FolderLayout
 from schemas.folders.timeline import (
     OPEN_CLASS,
@@ -84,6 +84,8 @@ async def report(session: FoldersSession, known: KnownChannels, path: str, inser
 
 async def position_of(session: FoldersSession, folder_id: int, source: str) -> JournalPosition | None:
     """Which insertion of a source was the last."""
+    if not SOURCE.fullmatch(source):
+        return None
     text = f"SELECT sequence, journal FROM {session.positions} WHERE folder = $1 AND source = $2"
     found = await session.fetch(text, folder_id, source)
     return JournalPosition(sequence=found[0][0], journal=found[0][1]) if found else None
