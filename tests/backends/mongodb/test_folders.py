@@ -8,7 +8,7 @@ import pytest
 
 from backends.base import CommitsLost
 from backends.mongodb.conditions.session import Session
-from backends.mongodb.conditions.turns import Turn
+from backends.mongodb.conditions.turns import WRITER, Turn
 from backends.mongodb.folders import MongodbFoldersStore
 from backends.mongodb.folders.nodes import ROWS
 from schemas.batch import JournalPosition
@@ -113,7 +113,7 @@ async def test_a_tag_shows_nothing_of_what_a_killed_writer_has_under_way(
         under_way = UnderWay(patch)
         under_way.kill_at("insert")
         with pytest.raises(Killed):
-            await other.insert(folder.path, others.next(block(folder, [(0, 0, 100, 9.0)])))
+            await other.insert(folder.path, others.next(block(folder, [(0, 5, 45, 9.0)])))
     (first,) = await one.add_tag(folder.path, "first")
     await mine.insert(folder, (0, 20, 30, 2.0))
     (second,) = await one.add_tag(folder.path, "second")
@@ -128,12 +128,13 @@ async def test_a_tag_shows_nothing_of_what_a_killed_writer_has_under_way(
 
 
 async def test_who_finds_that_commits_are_lost_gives_his_turn_back(
-    stores: tuple[MongodbFoldersStore, MongodbFoldersStore], monkeypatch: pytest.MonkeyPatch
+    stores: tuple[MongodbFoldersStore, MongodbFoldersStore],
 ) -> None:
-    monkeypatch.setattr("backends.mongodb.conditions.turns.is_dead", lambda _: False)
     one, other = stores
     folder = await one.add_folder(new_folder())
     lost = Source(one).next(block(folder, [(0, 1, None, 1.0)]))
     with pytest.raises(CommitsLost):
         await one.insert(folder.path, type(lost)(**{**vars(lost), "follows": JournalPosition(sequence=5)}))
+    async with other._session() as session:
+        assert await session.one(session.turn, WRITER) is None
     assert await other.insert(folder.path, lost)
