@@ -13,7 +13,7 @@ from backends.mongodb.folders import MongodbFoldersStore
 from backends.mongodb.folders.nodes import ROWS
 from schemas.batch import JournalPosition
 from schemas.config import DatabaseConfig
-from schemas.folders.folders import FolderKind
+from schemas.folders.folders import CHANNELS_BYTES, FolderKind
 from tests.support.folders import Source, block, new_folder, rows
 
 
@@ -138,3 +138,12 @@ async def test_who_finds_that_commits_are_lost_gives_his_turn_back(
     async with other._session() as session:
         assert await session.one(session.turn, WRITER) is None
     assert await other.insert(folder.path, lost)
+
+
+async def test_all_channels_of_a_folder_are_in_one_document(
+    stores: tuple[MongodbFoldersStore, MongodbFoldersStore],
+) -> None:
+    names = {number: f"{number:>250}" for number in range(CHANNELS_BYTES // 255)}
+    folder = await stores[0].add_folder(new_folder(channels=names))
+    assert dict(await stores[1].channels(folder.path)) == names
+    assert await stores[1].insert(folder.path, Source(stores[1]).next(block(folder, [(len(names) - 1, 1, 5, 1.0)])))

@@ -74,5 +74,5 @@ def test_many_intervals_of_one_channel_hide_each_other() -> None:
     assert found["since"].tolist() == block["since"][:count].tolist()
     assert found["until"].tolist() == [*block["since"][1:count].tolist(), int(block["until"][count - 1])]
     found = pieces(block, np.append(np.arange(count, 0, -1), count + 1))
-    assert found["since"].tolist() == [0, 5, count * 10]
-    assert found["until"].tolist() == [5, count * 10, count * 10 + 15]
+    assert found["since"].tolist() == [0, 5, count * 10, count * 10 + 5]
+    assert found["until"].tolist() == [5, count * 10, count * 10 + 5, count * 10 + 15]
