@@ -85,7 +85,7 @@ class ConditionsState(StrEnum):
 
 
 class RunState(StrEnum):
-    """How far the run of a workload is: an interference experiment, a run of visits."""
+    """How far the run of a workload is: an interference experiment, a run of visits, a run of snapshot readers."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -107,6 +107,14 @@ class VisitsPhase(StrEnum):
     VISITING = "visiting"
     WAITING = "waiting"  # for the time of the next visit
     COMPACTING = "compacting"
+
+
+class SnapshotsPhase(StrEnum):
+    """What a run of snapshot readers does while it is running."""
+
+    LOADING = "loading"  # the folders that it reads
+    MEASURING = "measuring"  # which blocks snapshots need again, before the clients start
+    READING = "reading"
 
 
 class ExperimentPhase(StrEnum):

@@ -12,6 +12,7 @@ from schemas.api.alarms import AlarmStatus
 from schemas.api.conditions import ConditionsStatus
 from schemas.api.marks import MarksStatus
 from schemas.api.model import Model
+from schemas.api.snapshots import SnapshotsStatus
 from schemas.api.visits import VisitsStatus
 from schemas.batch import Durability, Layout
 from schemas.states import (
@@ -379,6 +380,9 @@ class Status(Model):
     experiment: ExperimentStatus | None = None
     visits: VisitsStatus | None = Field(
         default=None, description="the run of visits that is under way, or was last since the daemon started"
+    )
+    snapshots: SnapshotsStatus | None = Field(
+        default=None, description="the run of snapshot readers that is under way, or was last since the daemon started"
     )
     conditions: ConditionsStatus | None = Field(
         default=None, description="the server of conditions; null where the daemon runs none"

@@ -24,6 +24,7 @@ from daemon.telemetry.store.report import StoreReport
 from schemas.api.alarms import AlarmStatus
 from schemas.api.conditions import ConditionsStatus
 from schemas.api.marks import MarksStatus
+from schemas.api.snapshots import SnapshotsStatus
 from schemas.api.status import (
     DeadLetterCounts,
     DiskStatus,
@@ -74,6 +75,7 @@ class WorkloadsStatus:
     experiment: ExperimentStatus | None = None
     governor: GovernorStatus | None = None
     visits: VisitsStatus | None = None
+    snapshots: SnapshotsStatus | None = None
 
 
 class GroupRates(NamedTuple):
@@ -222,6 +224,7 @@ class Reporter:
             experiment=workloads.experiment,
             governor=workloads.governor,
             visits=workloads.visits,
+            snapshots=workloads.snapshots,
             conditions=self._conditions(),
             marks=self._marks(),
             disk=self._disk,

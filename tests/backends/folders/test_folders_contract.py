@@ -23,6 +23,9 @@ from tests.support.folders import CHANNELS, Source, block, everything, new_folde
 
 UNKNOWN, EXISTS, CONFLICT, _, INVALID = RefusalKind
 
+BOTH = (FolderLayout.WINDOW, FolderLayout.ARRAYS)
+"""Ways to store intervals that have nothing in common."""
+
 Make = Callable[[], FoldersStore]
 
 
@@ -393,10 +396,11 @@ async def test_a_wrong_block_is_refused_by_field(store: FoldersStore) -> None:
     assert await store.insert(folder.path, but())
 
 
-async def test_every_type_comes_back_as_it_went_in(store: FoldersStore) -> None:
+@pytest.mark.parametrize("layout", BOTH)
+async def test_every_type_comes_back_as_it_went_in(store: FoldersStore, layout: FolderLayout) -> None:
     numbers = tuple(Column(name=f"c_{dtype}", dtype=dtype) for dtype in CHANNEL_DTYPES)
     texts = (Column(name="Order", dtype="text", width=300), Column(name="_id", dtype="text", width=7))
-    folder = await store.add_folder(new_folder(columns=numbers + texts))
+    folder = await store.add_folder(new_folder(columns=numbers + texts, layout=layout))
     given = np.zeros(3, folder.dtype)
     given["channel"], given["since"], given["until"] = [0, 1, 2], [0, 2**62, OPEN - 1], [1, OPEN - 1, OPEN]
     for column in numbers:
@@ -410,10 +414,14 @@ async def test_every_type_comes_back_as_it_went_in(store: FoldersStore) -> None:
     assert [await store.history(folder.path, k, 0, OPEN) for k in range(3)] == [given[k : k + 1] for k in range(3)]
 
 
-async def test_many_intervals_come_back_as_they_went_in(store: FoldersStore) -> None:
+@pytest.mark.parametrize("layout", BOTH)
+async def test_many_intervals_come_back_as_they_went_in(store: FoldersStore, layout: FolderLayout) -> None:
     channels = {k: f"c{k}" for k in range(40)}
     columns = (Column(name="text", dtype="text", width=1_000),)
-    folder, source = await store.add_folder(new_folder(columns=columns, channels=channels)), Source(store)
+    folder, source = (
+        await store.add_folder(new_folder(columns=columns, channels=channels, layout=layout)),
+        Source(store),
+    )
     rng = np.random.default_rng(1)
     given = np.zeros(40 * 25, folder.dtype)
     given["channel"] = np.tile(np.arange(40), 25)
@@ -478,7 +486,8 @@ async def test_an_answer_is_of_one_moment(make: Make, monkeypatch: pytest.Monkey
     await reporting
 
 
-async def test_a_folder_is_removed_while_it_is_used(make: Make) -> None:
+@pytest.mark.parametrize("layout", BOTH)
+async def test_a_folder_is_removed_while_it_is_used(make: Make, layout: FolderLayout) -> None:
     one, other = make(), make()
     await one.create()
 
@@ -488,7 +497,7 @@ async def test_a_folder_is_removed_while_it_is_used(make: Make) -> None:
             await asyncio.sleep(0)
 
     for _ in range(5):
-        folder = await one.add_folder(new_folder())
+        folder = await one.add_folder(new_folder(layout=layout))
         source = Source(other)
         await source.insert(folder, (0, 1, None, 1.0))
         asking = asyncio.create_task(refused(ask(folder.path), UNKNOWN, "path"))
