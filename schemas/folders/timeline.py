@@ -3,8 +3,10 @@
 Nothing here asks anything: it gets blocks of intervals, and gives blocks.
 """
 
+import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -222,12 +224,18 @@ def pieces(block: Array, versions: Array) -> Array:
 
 def _seen(block: Array, versions: Array, part: Array) -> Iterator[tuple[int, int, int]]:
     """What is seen of the intervals of one channel: number, since and until of each piece, in order of time."""
-    sinces, untils, of = block["since"][part], block["until"][part], versions[part]
-    bounds = np.unique(np.concatenate([sinces, untils]))
+    sinces, untils, of = block["since"][part].tolist(), block["until"][part].tolist(), versions[part].tolist()
+    # A heap, the newest first; what has ended leaves it when it is the first.
+    begun: list[tuple[int, int]] = []
+    coming = 0
     last: tuple[int, int, int] | None = None
-    for since, until in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        valid = np.flatnonzero((sinces <= since) & (untils > since))
-        number = int(part[valid[np.argmax(of[valid])]]) if len(valid) else None
+    for since, until in pairwise(sorted({*sinces, *untils})):
+        while coming < len(sinces) and sinces[coming] == since:
+            heapq.heappush(begun, (-of[coming], coming))
+            coming += 1
+        while begun and untils[begun[0][1]] <= since:
+            heapq.heappop(begun)
+        number = int(part[begun[0][1]]) if begun else None
         if last is not None and last[0] == number and last[2] == since:
             last = (last[0], last[1], until)
             continue

@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -51,6 +50,8 @@ def folder_document(new: NewFolder) -> Document:
         "created_ns": Int64(time.time_ns()),
         "revision": Int64(1),
         "version": Int64(0),
+        **{name: Int64(0) for name in ("given", "written")},
+        "void": [],
         "lengths": [],
         "positions": [],
         "tags": [],
@@ -130,6 +131,7 @@ def tags_of(document: Document) -> Sequence[FolderTag]:
     return sorted(found, key=lambda each: each.name)
 
 
-def tags_field(tags: Sequence[FolderTag]) -> list[dict[str, Any]]:
-    """The same as the document has it."""
-    return [{"name": each.name, "version": Int64(each.version), "created_ns": Int64(each.created_ns)} for each in tags]
+def tag_field(tag: FolderTag, written: int) -> Document:
+    """A tag as the document has it. written: the number of the newest insertion that it shows."""
+    numbers = {"version": tag.version, "created_ns": tag.created_ns, "written": written}
+    return {"name": tag.name, **{name: Int64(number) for name, number in numbers.items()}}

@@ -45,6 +45,7 @@ from schemas.folders.folders import (
     is_below,
     is_no_set,
     no_versions,
+    see_path,
     sets_above,
 )
 from schemas.folders.timeline import (
@@ -60,6 +61,8 @@ from schemas.folders.timeline import (
 )
 from schemas.readings import Array
 
+VOID_MOST = 1_000
+"""Of numbers that never happened, so many are remembered: a command is under way no longer than that."""
 TRIES = 10
 """So often an answer is read again that more than LAG insertions have overtaken."""
 
@@ -89,13 +92,6 @@ class MongodbFoldersStore(TurnStore):
                     for name in await turn.session.database.list_collection_names():
                         if name.startswith(ROWS) and name not in there:
                             await turn.session.database.drop_collection(name)
-
-    async def _clear(self, turn: Turn) -> None:
-        """Remove intervals of an insertion that has not happened."""
-        assert turn.left is not None
-        token = turn.left.get("writes")
-        for node in await turn.session.all(NODES, {"token": token}) if token else ():
-            await Intervals(turn.session, node).remove_unfinished()
 
     # --- the tree ----------------------------------------------------------------------------------------------------
 
@@ -142,9 +138,7 @@ class MongodbFoldersStore(TurnStore):
     async def remove(self, path: str) -> None:
         """Remove a folder, or a set that is empty."""
         async with self._turn() as turn:
-            found = await turn.session.one(NODES, path)
-            if found is None:
-                raise unknown("path", path)
+            found = await _there(turn.session, path)
             if found["kind"] == SET:
                 check_empty(path, (each["_id"] for each in await turn.session.all(NODES, {})))
                 await turn.commit([deleted(NODES, path)])
@@ -171,9 +165,7 @@ class MongodbFoldersStore(TurnStore):
         """Name the versions that folders have now."""
         check_tag_name(name)
         async with self._turn() as turn:
-            found = await turn.session.one(NODES, path)
-            if found is None:
-                raise unknown("path", path)
+            found = await _there(turn.session, path)
             every = await turn.session.all(NODES, {}) if found["kind"] == SET else [found]
             within = [each for each in every if each["_id"] == path or is_below(each["_id"], path)]
             multi = [each for each in within if each["kind"] == FolderKind.MULTI]
@@ -186,7 +178,7 @@ class MongodbFoldersStore(TurnStore):
                     raise exists("tag", f"tag {name} of {each['_id']}")
                 version = int(each["version"])
                 tag = FolderTag(path=each["_id"], name=name, version=version, created_ns=now_ns)
-                fields = {"tags": nodes.tags_field([*tags, tag])}
+                fields = {"tags": [*each["tags"], nodes.tag_field(tag, each["written"])]}
                 changes.append(edited(NODES, each["_id"], int(each["revision"]), fields))
                 made.append(tag)
             await turn.commit(changes)
@@ -201,8 +193,8 @@ class MongodbFoldersStore(TurnStore):
         """Remove a tag of a folder."""
         async with self._turn() as turn:
             found = await _node(turn.session, path)
-            _version(found, name)
-            fields = {"tags": nodes.tags_field([tag for tag in nodes.tags_of(found) if tag.name != name])}
+            _written(found, name)
+            fields = {"tags": [tag for tag in found["tags"] if tag["name"] != name]}
             await turn.commit([edited(NODES, path, int(found["revision"]), fields)])
 
     # --- intervals ---------------------------------------------------------------------------------------------------
@@ -227,7 +219,7 @@ class MongodbFoldersStore(TurnStore):
             reports = checked_reports(nodes.folder_of(node), insertion)
             is_there = _is_there(node, insertion)
             see_channels(reports, nodes.numbers_of(await _channels(turn.session, node)), path)
-            found = await Intervals(turn.session, node).near(reports)
+            found = await Intervals(turn.session, node).near(turn, reports)
             changes, reported = changes_of_reports(reports, found.block)
             if is_there or rehearse or (whole and reported.conflicts):
                 return replace(reported, stored=0)
@@ -235,19 +227,26 @@ class MongodbFoldersStore(TurnStore):
         return reported
 
     async def _change(self, turn: Turn, node: Document, insertion: Insertion, changes: Changes, found: Found) -> None:
-        folder = nodes.folder_of(node)
-        await turn.note(node["token"])
-        await Intervals(turn.session, node).write(turn, changes, found.ids)
+        path, revision, number = node["_id"], int(node["revision"]), int(node["given"]) + 1
+        # From here on, whatever was under way for an older revision of the folder does not happen any more.
+        await turn.note(edited(NODES, path, revision, {"given": Int64(number)}))
+        void = [*map(int, node["void"]), *range(int(node["written"]) + 1, number)][-VOID_MOST:]
+        intervals = Intervals(turn.session, {**node, "void": void})
+        if number > int(node["written"]) + 1:
+            await intervals.remove_void(void)
+        await intervals.write(turn, number, changes, found.ids)
         lengths = nodes.lengths_of(node)
         for part in (changes.closed, changes.replaced):
             for each, longest in longest_of(part).items():
                 lengths[each] = max(longest, lengths.get(each, 0))
         fields = {
-            "version": Int64(folder.version + 1),
+            "version": Int64(int(node["version"]) + 1),
+            "written": Int64(number),
+            "void": list(map(Int64, void)),
             "lengths": nodes.lengths_field(lengths),
             "positions": nodes.positions_field(node, insertion.source, insertion.position),
         }
-        await turn.commit([edited(NODES, folder.path, int(node["revision"]), fields)])
+        await turn.commit([edited(NODES, path, revision + 1, fields)])
 
     async def position(self, path: str, source: str) -> JournalPosition | None:
         """Which insertion of a source was the last."""
@@ -283,7 +282,7 @@ class MongodbFoldersStore(TurnStore):
         async with self._session() as session:
             for _ in range(TRIES):
                 node = await _node(session, path)
-                intervals = Intervals(session, node, _version(node, tag))
+                intervals = Intervals(session, node, _written(node, tag))
                 found = await ask(intervals)
                 if intervals.were_not_overtaken(await _node(session, path)):
                     return found
@@ -296,9 +295,22 @@ async def _node(session: Session, path: str) -> Document:
     Raises:
         ConditionsRefused: there is none.
     """
-    found = await session.one(NODES, path)
-    if found is None or found["kind"] == SET:
+    found = await _there(session, path)
+    if found["kind"] == SET:
         raise unknown("path", f"folder {path}")
+    return found
+
+
+async def _there(session: Session, path: str) -> Document:
+    """The document of a folder or a set.
+
+    Raises:
+        ConditionsRefused: there is none.
+    """
+    see_path(path)
+    found = await session.one(NODES, path)
+    if found is None:
+        raise unknown("path", path)
     return found
 
 
@@ -351,15 +363,15 @@ def _changes(folder: Folder, block: Array, found: Found) -> Changes:
     return changes_of_single(block, opened, found.block[~is_open])
 
 
-def _version(node: Document, tag: str | None) -> int | None:
-    """The version that a tag names; None is the newest.
+def _written(node: Document, tag: str | None) -> int | None:
+    """The number of the newest insertion that a tag shows; None is the newest that there is.
 
     Raises:
         ConditionsRefused: there is no such tag.
     """
     if tag is None:
         return None
-    for each in nodes.tags_of(node):
-        if each.name == tag:
-            return each.version
-    raise unknown("tag", f"tag {tag} of {node['_id']}")
+    for each in node["tags"]:
+        if each["name"] == tag:
+            return int(each["written"])
+    raise unknown("tag", f"tag {tag!r} of {node['_id']}")

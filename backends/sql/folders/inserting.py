@@ -11,7 +11,7 @@ from backends.sql.folders.session import FoldersSession, StoredFolder
 from backends.sql.folders.tables import POSITION
 from backends.sql.folders.tree import stored_folder
 from schemas.batch import JournalPosition
-from schemas.folders.blocks import Insertion, checked, checked_reports, joined, see_channels
+from schemas.folders.blocks import SOURCE, Insertion, checked, checked_reports, joined, see_channels
 from schemas.folders.folders import KEY, FolderKind, FolderLayout
 from schemas.folders.timeline import (
     OPEN_CLASS,
@@ -87,6 +87,8 @@ async def report(
 
 async def position_of(session: FoldersSession, folder_id: int, source: str) -> JournalPosition | None:
     """Which insertion of a source was the last."""
+    if not SOURCE.fullmatch(source):
+        return None
     text = f"SELECT {', '.join(POSITION)} FROM {session.positions} WHERE folder = $1 AND source = $2"
     found = await session.fetch(text, folder_id, source)
     return JournalPosition(**dict(zip(POSITION, found[0], strict=True))) if found else None

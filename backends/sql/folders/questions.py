@@ -46,7 +46,7 @@ class Span:
         parts = [
             f"since <= {self.upto}",
             *([f"since > {above}"] if above is not None else []),
-            *([f"until > {self.holds}"] if self.holds is not None and longest is not None else []),
+            *([f"until > {self.holds}"] if self.holds is not None else []),
             *([f"channel = {self.channel}"] if self.channel is not None else []),
             *([f"version <= {self.version}"] if self.version is not None else []),
             *([self.among] if self.among else []),

@@ -16,7 +16,7 @@ from backends.sql.session_store import SqlSessionStore
 from schemas.batch import JournalPosition
 from schemas.conditions.rules import unknown
 from schemas.folders.blocks import Insertion, check_span, check_times, sorted_block
-from schemas.folders.folders import Folder, FolderKind, FolderSet, FolderTag, NewFolder
+from schemas.folders.folders import CHANNEL_MOST, Folder, FolderKind, FolderSet, FolderTag, NewFolder
 from schemas.folders.timeline import Reported, holding, hull, newest, pieces
 from schemas.readings import Array
 
@@ -137,7 +137,7 @@ class SqlFoldersStore(SqlSessionStore[S]):
             stored = await tree.stored_folder(session, path)
             version = await tree.version_of(session, stored, tag)
             text = f"SELECT name FROM {session.channels} WHERE folder = $1 AND number = $2"
-            if not await session.fetch(text, stored.id, channel):
+            if not 0 <= channel <= CHANNEL_MOST or not await session.fetch(text, stored.id, channel):
                 raise unknown("channel", f"channel {channel} of {path}")
             span = Span(upto=until - 1, holds=since, channel=channel, version=version)
             found = await _pieces(session, stored, span)
