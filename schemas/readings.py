@@ -27,6 +27,9 @@ CHANNEL_DTYPES: dict[str, str] = {
 }
 """Channel dtypes by the name used in the configuration, and their form on the wire."""
 
+SYSTEM_COLUMNS = ("cmax", "cmin", "ctid", "db_roll_ptr", "db_row_id", "db_trx_id", "tableoid", "xmax", "xmin")
+"""Columns that PostgreSQL or InnoDB has in every table."""
+
 HEADER: tuple[tuple[str, str], ...] = (
     ("trigger", "<i8"),
     ("time_ns", "<i8"),

@@ -14,11 +14,13 @@ from schemas.conditions.rules import ConditionsRefused
 from schemas.config.section import Name, Section, twice
 from schemas.folders.folders import check_new_folder
 from schemas.folders.reports import folder_of
-from schemas.readings import CHANNEL_DTYPES, HEADER, MAX_INSTRUMENTS, Channel, InstrumentGroup
+from schemas.readings import CHANNEL_DTYPES, HEADER, MAX_INSTRUMENTS, SYSTEM_COLUMNS, Channel, InstrumentGroup
 
 RESERVED_GROUPS = frozenset({"ledger", "instruments", "positions", "groups", "runs", "marks"})
 RESERVED_ENDINGS = ("_ledger", "_readings")
-RESERVED_CHANNELS = frozenset({name for name, _ in HEADER} | {"run", "trigger_id", "time", "name", "time_offset_ns"})
+RESERVED_CHANNELS = frozenset(
+    {name for name, _ in HEADER} | {"run", "trigger_id", "time", "name", "time_offset_ns"} | set(SYSTEM_COLUMNS)
+)
 
 InstrumentName = Annotated[
     str,

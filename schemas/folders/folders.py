@@ -10,7 +10,7 @@ import numpy as np
 
 from schemas.conditions.intervals import NAME_MOST
 from schemas.conditions.rules import ConditionsRefused, RefusalKind, check_text, exists, unknown
-from schemas.readings import CHANNEL_DTYPES
+from schemas.readings import CHANNEL_DTYPES, SYSTEM_COLUMNS
 
 ROOT = "/"
 HEAD = "HEAD"
@@ -26,9 +26,7 @@ CHANNELS_BYTES = 12_000_000
 """All numbers and names of a folder's channels: MongoDB has them in one document."""
 KEY: tuple[tuple[str, str], ...] = (("channel", "<i4"), ("since", "<i8"), ("until", "<i8"))
 """Fields that every block of intervals begins with."""
-SYSTEM = ("cmax", "cmin", "ctid", "db_roll_ptr", "db_row_id", "db_trx_id", "tableoid", "xmax", "xmin")
-"""Columns that PostgreSQL or InnoDB has in every table."""
-RESERVED = frozenset((*(name for name, _ in KEY), "length_class", "version", *SYSTEM))
+RESERVED = frozenset((*(name for name, _ in KEY), "length_class", "version", *SYSTEM_COLUMNS))
 PATH = re.compile(r"(/[A-Za-z0-9_.-]+)+")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 

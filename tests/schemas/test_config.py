@@ -191,6 +191,10 @@ def test_a_group_by_names_keeps_their_order() -> None:
             "groups[0].channels[0].name: 'trigger' is a column of every table; give the channel another name",
         ),
         (
+            GROUP.replace('"x"', '"xmin"'),
+            "groups[0].channels[0].name: 'xmin' is a column of every table; give the channel another name",
+        ),
+        (
             GROUP.replace('"bpm"', '"positions"'),
             "groups[0].name: 'positions' is a table of triggerlog's own; give the group another name",
         ),

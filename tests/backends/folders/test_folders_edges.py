@@ -10,7 +10,8 @@ from backends.folders.base import FoldersStore
 from backends.memory.folders import MemoryFoldersStore
 from schemas.conditions.rules import RefusalKind
 from schemas.folders.blocks import OPEN
-from schemas.folders.folders import COLUMNS_MOST, SYSTEM, TEXT_MOST, Column, FolderKind
+from schemas.folders.folders import COLUMNS_MOST, TEXT_MOST, Column, FolderKind
+from schemas.readings import SYSTEM_COLUMNS
 from tests.support.folders import Source, block, new_folder, refused, rows
 
 UNKNOWN, INVALID = RefusalKind.UNKNOWN, RefusalKind.INVALID
@@ -78,7 +79,7 @@ async def test_a_channel_of_any_number_is_not_there(store: FoldersStore, channel
 
 
 async def test_a_column_that_a_database_has_in_every_table_is_refused(store: FoldersStore) -> None:
-    for name in SYSTEM:
+    for name in SYSTEM_COLUMNS:
         for column in (Column(name=name, dtype="int8"), Column(name=name.upper(), dtype="int8")):
             await refused(store.add_folder(new_folder(columns=(column,))), INVALID, "columns[0].name")
 
