@@ -27,6 +27,9 @@ CHANNEL_DTYPES: dict[str, str] = {
 }
 """Channel dtypes by the name used in the configuration, and their form on the wire."""
 
+SYSTEM_COLUMNS = ("cmax", "cmin", "ctid", "db_roll_ptr", "db_row_id", "db_trx_id", "tableoid", "xmax", "xmin")
+"""Columns that PostgreSQL or InnoDB has in every table."""
+
 HEADER: tuple[tuple[str, str], ...] = (
     ("trigger", "<i8"),
     ("time_ns", "<i8"),
@@ -57,17 +60,24 @@ class Channel:
 class InstrumentGroup:
     """Instruments of one kind with the same channels; one table a group.
 
-    `instruments` are names; an instrument's number is its position there.
+    `instruments` are names; an instrument's number is its position there. folder: its readings are reports on change,
+    and go into this folder of channels in place of a table.
     """
 
     name: str
     instruments: tuple[str, ...]
     channels: tuple[Channel, ...]
+    folder: str | None = None
 
     @property
     def size(self) -> int:
         """How many instruments a complete trigger has."""
         return len(self.instruments)
+
+    @property
+    def reports(self) -> bool:
+        """Whether its readings are reports on change, each whole in itself, and belong to no trigger."""
+        return self.folder is not None
 
     @cached_property
     def record(self) -> np.dtype[Any]:

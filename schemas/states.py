@@ -85,7 +85,7 @@ class ConditionsState(StrEnum):
 
 
 class RunState(StrEnum):
-    """How far the run of a workload is: an interference experiment, a run of visits."""
+    """How far the run of a workload is: an interference experiment, a run of visits, a run of snapshot readers."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -107,6 +107,14 @@ class VisitsPhase(StrEnum):
     VISITING = "visiting"
     WAITING = "waiting"  # for the time of the next visit
     COMPACTING = "compacting"
+
+
+class SnapshotsPhase(StrEnum):
+    """What a run of snapshot readers does while it is running."""
+
+    LOADING = "loading"  # the folders that it reads
+    MEASURING = "measuring"  # which blocks snapshots need again, before the clients start
+    READING = "reading"
 
 
 class ExperimentPhase(StrEnum):
@@ -147,7 +155,9 @@ class AsideReason(IntEnum):
     CONFLICT = 4  # a reading of that number is there, and this one is another
     EPOCH = 5  # its epoch is older than those that are remembered, or there are too many new ones
     DOUBTFUL = 6  # a reading of that number is there, and only a comparison tells whether this one is the same
-    DROPPED = 7  # its trigger is of a period whose readings were dropped by retention
+    PARTIAL = 7  # a report on change of which some values are no finite numbers, and not all of them NaN
+    FUTURE = 8  # a report on change whose time is far ahead of the clock of the daemon's node
+    DROPPED = 9  # its trigger is of a period whose readings were dropped by retention
 
 
 FOR_THE_DATABASE = (AsideReason.OLDER, AsideReason.DOUBTFUL)

@@ -7,7 +7,6 @@ PostgreSQL the same, and more.
 
 import argparse
 import asyncio
-import contextlib
 import sys
 import tempfile
 import time
@@ -25,6 +24,7 @@ from backends.throwaway.base import ServerProcess
 from backends.throwaway.mariadb import ThrowawayMariadb
 from backends.throwaway.mongodb import ThrowawayMongodb
 from benchmarks.load.workload import GROUP, LOGGER, closed_triggers, random_records
+from daemon.core.process.usage import family_seconds
 from schemas.batch import Batch, Durability, JournalPosition, Layout
 from schemas.config import DatabaseConfig
 from schemas.queries import (
@@ -65,13 +65,7 @@ class Cost:
         return passed, server, own
 
     def _now(self) -> tuple[float, float]:
-        first = self._server.cpu_times()
-        server = first.children_user + first.children_system
-        for process in [self._server, *self._server.children()]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                times = process.cpu_times()
-                server += times.user + times.system
-        return server, time.process_time()
+        return family_seconds(self._server), time.process_time()
 
 
 def batches(first: int, triggers: int, size: int, begun_ns: int, period_ns: int = PERIOD_NS) -> Iterator[Batch]:

@@ -17,9 +17,9 @@ from backends.base import StoreError
 from benchmarks.report.formatting import counted, number
 from benchmarks.rounds.progress import print_line
 from benchmarks.servers.disk import fdatasync_ms
+from benchmarks.servers.small import Running, running
 from benchmarks.visits.measuring.checks import checked
-from benchmarks.visits.measuring.plan import Group, planned
-from benchmarks.visits.measuring.servers import Running, running
+from benchmarks.visits.measuring.plan import SERVERS, Group, planned
 from benchmarks.visits.measuring.turns import Turns, facts_of, finished, measure, set_up
 from benchmarks.visits.record import Comparison, Measured
 from benchmarks.visits.report.comparison import page
@@ -79,7 +79,7 @@ def compare(options: argparse.Namespace, folder: Path) -> Comparison:
     limits: list[int] = []
     for index, group in enumerate(groups):
         # Only one group's servers run at a time.
-        with running(folder / group.name, group.servers, print_line) as found:
+        with running(folder / group.name, group.servers, print_line, SERVERS) as found:
             later = sum(60 * each.minutes for each in groups[index + 1 :])
             runs += _measured(group, found, folder, options, later, on)
         notes += found.notes

@@ -76,10 +76,13 @@ def aside(status: Status, known: Known) -> Iterator[Alarm]:
     over = _over(counts, "aside_readings", Cause.ASIDE, status, known)
     if over:
         why = _reasons(status.groups[name] for name in over)
+        what = "Readings set aside, as they are for no trigger that is known"
+        if all(status.groups[name].folder is not None for name in over):
+            what = "Reports set aside, as they cannot be stored"
         yield Alarm(
             cause=Cause.ASIDE,
             severity=Severity.WARNING,
-            text=f"Readings set aside, as they are for no trigger that is known: {_named(over)}{why}",
+            text=f"{what}: {_named(over)}{why}",
             fix="`triggerlog dead-letters list FILE` tells why: look at their trigger numbers, clocks and epochs. "
             "`dead-letters export` writes them to a file, `discard` deletes them.",
             extent=sum(over.values()),

@@ -27,7 +27,8 @@ def stale_data(status: Status, known: Known) -> Iterator[Alarm]:
     limit = status.limits.get("quiet_s")
     if limit is None or status.state not in (DaemonState.RUNNING, DaemonState.STORE_AWAY):
         return
-    quiet = {name: _quiet_s(group, status) for name, group in status.groups.items()}
+    # A channel that reports on change says nothing while nothing changes.
+    quiet = {name: _quiet_s(group, status) for name, group in status.groups.items() if group.folder is None}
     stale = {name: seconds for name, seconds in quiet.items() if seconds > limit}
     if not stale:
         return
@@ -85,8 +86,9 @@ NODE_CLOCK = {
 
 def missing_instruments(status: Status, known: Known) -> Iterator[Alarm]:
     """However many instruments fail together, it is one alarm."""
+    groups = {name: group for name, group in status.groups.items() if group.folder is None}
     by_group = {
-        state: {name: n for name, group in status.groups.items() if (n := group.count(state))}
+        state: {name: n for name, group in groups.items() if (n := group.count(state))}
         for state in (InstrumentState.SILENT, InstrumentState.NEVER, InstrumentState.MISSING)
     }
     counts = {state: sum(groups.values()) for state, groups in by_group.items()}
@@ -148,10 +150,10 @@ def backlog(status: Status, known: Known) -> Iterator[Alarm]:
     if limit is None or not status.store.available:
         return
     beyond = limit * eased(Cause.BACKLOG, known)
-    over = {name: group for name, group in status.groups.items() if group.triggers.waiting > beyond}
+    over = {name: group for name, group in status.groups.items() if group.waiting > beyond}
     if over:
-        most = max(group.triggers.waiting for group in over.values())
-        parts = ", ".join(f"{name} {group.triggers.waiting:,} ({_outlook(group)})" for name, group in over.items())
+        most = max(group.waiting for group in over.values())
+        parts = ", ".join(f"{name} {group.waiting:,} ({_outlook(group)})" for name, group in over.items())
         yield Alarm(
             cause=Cause.BACKLOG,
             severity=Severity.WARNING,
@@ -222,7 +224,7 @@ def disk_filling(status: Status, known: Known) -> Iterator[Alarm]:
 
 
 def _grows(group: GroupStatus, status: Status) -> bool:
-    return group.triggers.waiting > 0 and (group.drained_in_s is None or not status.store.available)
+    return group.waiting > 0 and (group.drained_in_s is None or not status.store.available)
 
 
 def _where(status: Status) -> str:

@@ -10,6 +10,8 @@ from daemon.api.alarms import alarms_routes
 from daemon.api.control import control_routes
 from daemon.api.document import OTHERWISE, described
 from daemon.api.events import events_routes
+from daemon.api.folder_intervals import BLOCK, INTERVALS, folder_interval_routes
+from daemon.api.folders import folders_routes
 from daemon.api.gaps import gaps_routes
 from daemon.api.governor import governor_routes
 from daemon.api.interference import interference_routes
@@ -20,6 +22,7 @@ from daemon.api.readers import reader_routes
 from daemon.api.readings import readings_routes
 from daemon.api.retention import retention_routes
 from daemon.api.service import ApiService
+from daemon.api.snapshots import snapshots_routes
 from daemon.api.status import status_routes
 from daemon.api.visit_files import visit_files_routes
 from daemon.api.visits import visits_routes
@@ -44,12 +47,15 @@ ROUTES = (
     gaps_routes,
     retention_routes,
     marks_routes,
+    folders_routes,
+    folder_interval_routes,
     control_routes,
     reader_routes,
     interference_routes,
     governor_routes,
     visits_routes,
     visit_files_routes,
+    snapshots_routes,
 )
 
 
@@ -75,7 +81,7 @@ def make_app(service: ApiService, *, token: str, reads_freely: bool) -> FastAPI:
     app.exception_handler(StoreUnavailable)(_store_away)
     for routes in ROUTES:
         app.include_router(routes(service), dependencies=[NOTHING_UNASKED])
-    app.add_middleware(OrderLog, events=service.events)
+    app.add_middleware(OrderLog, events=service.events, data=frozenset({INTERVALS, BLOCK}))
     app.add_middleware(AccessControl, token=token, reads_freely=reads_freely)
     app.add_middleware(SecurityHeaders, policy=POLICY)
     return app

@@ -38,7 +38,7 @@ def missing_routes(service: ApiService) -> APIRouter:
         instrument: Annotated[str | None, Query(description="Only this one, by name or number.")] = None,
     ) -> Response:
         """Which instruments were missing how often, in up to 60 ranges of triggers."""
-        asked = group_of(service, group)
+        asked = group_of(service, group, of_triggers=False)
         only = None if instrument is None else number_of(asked, instrument)
         rows = await service.store.ask(LedgerTail(group=asked, most=last))
         answer = await asyncio.to_thread(missing_answer, asked, rows, only)

@@ -60,7 +60,7 @@ def readings_routes(service: ApiService) -> APIRouter:
     @routes.get("/api/v1/groups/{group}", tags=["readings"], responses=REFUSALS)
     async def describe(group: GroupName) -> GroupDescription:
         """Instruments and channels of a group."""
-        return group_description(group_of(service, group))
+        return group_description(group_of(service, group, of_triggers=False))
 
     @routes.get(
         "/api/v1/groups/{group}/newest",
@@ -187,13 +187,20 @@ async def _newest_of_all(service: ApiService, group: InstrumentGroup) -> Trigger
     return TriggerReadings(group=group, run=int(rows["run"][0]), trigger=int(rows["trigger"][0]))
 
 
-def group_of(service: ApiService, name: str) -> InstrumentGroup:
-    """The group of that name. Raises ApiError: 404 where there is none, 503 while the daemon starts."""
+def group_of(service: ApiService, name: str, *, of_triggers: bool = True) -> InstrumentGroup:
+    """The group of that name.
+
+    of_triggers: only one that has triggers. Raises ApiError: 404 where there is none, 503 while the daemon starts.
+    """
     if name not in service.groups:
         raise ApiError(404, f"there is no group {name!r}", f"name one of {', '.join(service.groups)}", field="group")
     if name not in service.pipelines:
         raise starting()
-    return service.groups[name]
+    group = service.groups[name]
+    if of_triggers and group.reports:
+        detail = f"group {name} reports on change, into folder {group.folder}, and has no triggers"
+        raise ApiError(404, detail, "ask for the folder", field="group")
+    return group
 
 
 def see_in_order(start_ns: int, end_ns: int) -> None:

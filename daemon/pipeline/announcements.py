@@ -8,6 +8,7 @@ import numpy as np
 
 from daemon.core.monitoring.events import Events
 from daemon.core.words import utc
+from daemon.pipeline.closed_blocks import words_of
 from daemon.pipeline.dead_letters import Letter, Outcome
 from daemon.pipeline.journal import Amount
 from schemas.batch import Durability
@@ -24,10 +25,14 @@ LONG_NS = 1_000_000_000
 
 
 class Announcements:
-    """Reports the events of one group's pipeline; what may come many times a second is reported seldom."""
+    """Reports the events of one group's pipeline; what may come many times a second is reported seldom.
 
-    def __init__(self, group: str, events: Events) -> None:
+    reports: whether it is one that reports on change.
+    """
+
+    def __init__(self, group: str, events: Events, *, reports: bool = False) -> None:
         self._group = group
+        self._reports = reports
         self._events = events
         self._backpressure_ns = -QUIET_NS  # when it began or ended last
         self._rejected_ns = -QUIET_NS
@@ -164,10 +169,9 @@ class Announcements:
         moment = time.monotonic_ns()
         if moment - self._rejected_ns < QUIET_NS:
             return
-        run, trigger = letters[0].key
-        which = f"trigger {trigger} of run {run}"
+        which = words_of(letters[0].key, reports=self._reports)
         if self._rejected > 1:
-            which = f"{self._rejected:,} triggers, one of them {which}"
+            which = f"{self._rejected:,} {'reports' if self._reports else 'triggers'}, one of them {which}"
         self._error(
             f"the database rejected {which}. What it rejects is kept in the dead letters, see `triggerlog dead-letters"
             f" list FILE`. The reason: {letters[0].reason}"
@@ -194,10 +198,8 @@ class Announcements:
     def discarded(self, amount: Amount) -> None:
         """The dead letters were discarded through the API."""
         if amount.blocks:
-            self._warning(
-                f"{amount.readings} readings of {amount.triggers} triggers were discarded from the dead letters on"
-                " request"
-            )
+            of = "" if self._reports else f" of {amount.triggers} triggers"
+            self._warning(f"{amount.readings} readings{of} were discarded from the dead letters on request")
 
 
 def _place(row: Any) -> tuple[int, int, int]:

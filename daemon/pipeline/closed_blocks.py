@@ -10,7 +10,7 @@ from schemas.readings import Array, join
 from schemas.states import AsideReason
 
 Key = tuple[int, int]
-"""Run and number of a trigger."""
+"""Run and number of a trigger; instrument and time of a report on change."""
 
 ASIDE = -1
 """In place of the run: readings that are for no trigger, and hold up none."""
@@ -20,6 +20,12 @@ def keys_of(block: ClosedBlock) -> list[Key]:
     """The triggers that a block closes or revises, each once; of what it sets aside, the reasons."""
     keys = [(int(row["run"]), int(row["trigger"])) for row in (*block.ledger, *block.revised)]
     return keys if block.aside is None else [*keys, *((ASIDE, int(reason)) for reason in np.unique(block.aside.reason))]
+
+
+def words_of(key: Key, *, reports: bool) -> str:
+    """Which trigger a key is of, or which report on change."""
+    run, trigger = key
+    return f"the report of instrument {run} at {trigger} ns" if reports else f"trigger {trigger} of run {run}"
 
 
 def revised_keys(block: ClosedBlock) -> list[Key]:

@@ -48,6 +48,9 @@ would find it so for ever."""
 FOLLOWS = "it belongs to a trigger that is a dead letter"
 """Why what comes late for a dead letter is one, too: the database would have it without the trigger it completes."""
 
+REPORT_FOLLOWS = "a report of that instrument and time is a dead letter"
+"""Why another report of the same instrument and time is one, too."""
+
 
 SEARCHED_TOGETHER = 256
 """Triggers, and parts that came late for one, among which those that are rejected are looked for at once: their letters
@@ -75,6 +78,8 @@ ASIDE_REASONS = {
     AsideReason.CONFLICT: "another reading of that instrument and trigger is there",
     AsideReason.EPOCH: "its epoch is older than those that are remembered, or too many epochs have begun",
     AsideReason.DOUBTFUL: "a reading of that instrument and trigger is there, and its run is unknown",
+    AsideReason.PARTIAL: "some of its values are no finite numbers, and not all of them NaN",
+    AsideReason.FUTURE: "its time is more than an hour ahead of the clock of the daemon's node",
     AsideReason.DROPPED: "the readings of its time were dropped by retention",
 }
 """Why what assembly set aside is a dead letter."""
@@ -184,6 +189,7 @@ class Committer:
             group, clock, ask=self._ask, rejected=self._read_rejected, note=placed, dropped=self._dropped
         )
         self._gaps = CommittedGaps(group, self._ask, tail)
+        self._follows_letter = Reason(REPORT_FOLLOWS if group.reports else FOLLOWS)
         self.account_at_start = self._acknowledged = account or JournalPosition(sequence=0)
         self._follows: JournalPosition | None = self._acknowledged
 
@@ -420,7 +426,7 @@ class Committer:
         every = [_Part(waiting, part, keys_of(part)[0]) for waiting in blocks for part in split(waiting.block)]
         parts = [part for part in every if part.key not in self._dead_letters.of_block(part.waiting.number)]
         # In order: what comes late for a trigger is committed after it.
-        rejected = [(part, Reason(FOLLOWS)) for part in parts if self._dead_letters.has(part.key)]
+        rejected = [(part, self._follows_letter) for part in parts if self._dead_letters.has(part.key)]
         others = [part for part in parts if not self._dead_letters.has(part.key)]
         known = reason if len(others) == len(every) else None
         rejected += await self._rejected(others, blocks, known)
@@ -471,7 +477,7 @@ class Committer:
         for upto in range(1, len(parts)):
             why = await self._rehearse([part.block for part in parts[:upto]], blocks)
             if why is not None:
-                return [(parts[upto - 1], why), *((part, Reason(FOLLOWS)) for part in parts[upto:])]
+                return [(parts[upto - 1], why), *((part, self._follows_letter) for part in parts[upto:])]
         return [(parts[-1], reason)]
 
     async def _rehearse(self, parts: list[ClosedBlock], blocks: list[Waiting]) -> Reason | None:
@@ -517,7 +523,7 @@ class Committer:
         may_have_lost = self._has_lost or waiting.number < self._backlog.first_here
         may_lack = may_have_lost or self._dead_letters.may_lack(waiting.block)
         may_lack = may_lack or self._dropped.concern(waiting.block.revised["time_ns"])
-        if not may_lack or not len(waiting.block.revised):
+        if not may_lack or not len(waiting.block.revised) or self._group.reports:
             return waiting
         return replace(waiting, block=late_to_place(waiting.block), told=waiting.block.revised)
 
@@ -537,6 +543,8 @@ class Committer:
 
     async def _fitting(self, blocks: list[Waiting]) -> list[Waiting]:
         """The blocks, with gaps that cover nothing which is committed."""
+        if self._group.reports:
+            return blocks
         fit = await self._gaps.fit([waiting.block for waiting in blocks])
         return [
             waiting if block is waiting.block else replace(waiting, block=block)
@@ -659,9 +667,13 @@ class Committer:
 
     def _measure(self, blocks: list[Waiting]) -> None:
         moment = self.committed_ns
-        closing = [waiting for waiting in blocks if waiting.block.triggers]
+        weights = [waiting.readings if self._group.reports else waiting.block.triggers for waiting in blocks]
         # How long something waited that was read back from the journal says nothing of how commits do now.
-        fresh = [(moment - waiting.put_ns, waiting.block.triggers) for waiting in closing if waiting.put_ns is not None]
+        fresh = [
+            (moment - waiting.put_ns, weight)
+            for waiting, weight in zip(blocks, weights, strict=True)
+            if weight and waiting.put_ns is not None
+        ]
         if fresh:
             waited, triggers = np.array(fresh).T
             self.latencies.add(waited / 1e6, triggers, moment)

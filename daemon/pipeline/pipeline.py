@@ -14,7 +14,9 @@ from daemon.core.outside import Clock
 from daemon.core.outside.clock import Instant
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announcements import Announcements
-from daemon.pipeline.assembly import Assembly, Joined, Origin, Runs
+from daemon.pipeline.assembly import Assembly, Joined, Origin, Receipts, ReportAssembly, Runs
+from daemon.pipeline.assembly.reading_set import ReadingSet
+from daemon.pipeline.assembly.sessions import Sessions
 from daemon.pipeline.backlog import Backlog
 from daemon.pipeline.closed_blocks import readings_of
 from daemon.pipeline.committer import Committer
@@ -67,7 +69,7 @@ class Pipeline:
         self.layout = layout
         self.durability = durability
         self.instruments = Instruments(group, config.alarms, events)
-        self._announcements = Announcements(group.name, events)
+        self._announcements = Announcements(group.name, events, reports=group.reports)
         self._announcements.remember(recovered.history)
         self._recovered = recovered.amount
         self._dropped: dict[str, int] = {}
@@ -77,22 +79,26 @@ class Pipeline:
         if recovered.lost:
             self.note_lost(recovered.lost, "database")
             self._announcements.lost_at_start()
-        self._assembly = Assembly(
-            group,
-            timeout_ns=int(config.assembly.timeout_ms * 1e6),
-            window=config.assembly.window,
-            max_open=config.assembly.max_open,
-            runs=runs,
-            history=recovered.history,
-            is_whole=recovered.is_whole,
-            epochs=recovered.state.runs,
-            sessions=recovered.state.sessions,
-            stored=recovered.stored.sessions,
-            claimed=recovered.claimed,
-            is_uncertain=bool(recovered.again),
-            letters=recovered.letters,
-            placing=recovered.placing,
-            pinned=pinned,
+        self._assembly = (
+            _reports(group, recovered, pinned)
+            if group.reports
+            else Assembly(
+                group,
+                timeout_ns=int(config.assembly.timeout_ms * 1e6),
+                window=config.assembly.window,
+                max_open=config.assembly.max_open,
+                runs=runs,
+                history=recovered.history,
+                is_whole=recovered.is_whole,
+                epochs=recovered.state.runs,
+                sessions=recovered.state.sessions,
+                stored=recovered.stored.sessions,
+                claimed=recovered.claimed,
+                is_uncertain=bool(recovered.again),
+                letters=recovered.letters,
+                placing=recovered.placing,
+                pinned=pinned,
+            )
         )
         self._backlog = Backlog(
             recovered.journal,
@@ -529,6 +535,20 @@ class Pipeline:
         self._announcements.backpressure(is_full)
         for callback in self._on_full:
             callback(is_full)
+
+
+def _reports(group: InstrumentGroup, recovered: RecoveredGroup, pinned: Container[int]) -> ReportAssembly:
+    receipts = Receipts()
+    sessions = Sessions(
+        receipts,
+        recovered.state.sessions,
+        recovered.stored.sessions,
+        recovered.claimed,
+        is_uncertain=bool(recovered.again),
+        pinned=pinned,
+    )
+    letters = np.empty(0, group.record) if recovered.letters is None else recovered.letters
+    return ReportAssembly(group, sessions, receipts, ReadingSet(letters))
 
 
 def longest_attempt_s(config: Config) -> float:

@@ -100,7 +100,9 @@ class RetentionKeeper:
     async def _planned(self) -> Plan:
         partitions = await self._store.partitions()
         self._dropped = await self._store.dropped()
-        waited_for = {name: await _waited_for(pipeline, partitions[name]) for name, pipeline in self._pipelines.items()}
+        waited_for = {
+            name: await _waited_for(pipeline, partitions.get(name, ())) for name, pipeline in self._pipelines.items()
+        }
         states = states_of(self._config, partitions, self._dropped, waited_for)
         return plan(states, disk_of(self._config, self._state_dir, self._usage), self._outside.clock.now().utc_ns)
 
@@ -145,7 +147,7 @@ class RetentionKeeper:
     async def _is_begun(self, period: Period) -> bool:
         """Whether a period was set apart before something failed; where nobody knows it is taken to be so."""
         try:
-            return any(each.period == period for each in (await self._store.dropped())[period.group])
+            return any(each.period == period for each in (await self._store.dropped()).get(period.group, ()))
         except StoreError:
             return True
 

@@ -46,10 +46,10 @@ def states_of(
         states.append(
             GroupState(
                 name=section.name,
-                partitions=partitions[section.name],
+                partitions=partitions.get(section.name, ()),
                 keep_ns=keep_ns,
                 max_bytes=max_bytes,
-                gone=_gone(dropped[section.name]),
+                gone=_gone(dropped.get(section.name, ())),
                 waited_for=waited_for.get(section.name, {}),
             )
         )

@@ -70,9 +70,17 @@ COMMANDS = {
         "commands.visits:app",
         "Mock DIA visits of a telescope: run them by themselves or in a daemon, and look at what was measured.",
     ),
+    "snapshots": _Place(
+        "commands.snapshots:app",
+        "Readers of snapshots with a deadline: run them by themselves or in a daemon, and look at what was measured.",
+    ),
     "conditions": _Place(
         "commands.conditions:app",
         "Conditions by global tag: calibrations and settings, and what is valid when; serve them to programs.",
+    ),
+    "folders": _Place(
+        "commands.folders:app",
+        "Folders of channels: values that hold for intervals of time; what held when, and what changed.",
     ),
     "install-units": _Place(
         "install.command:install_units",

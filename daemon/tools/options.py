@@ -1,9 +1,11 @@
 """Options and arguments that several commands have."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from daemon.core.outcome import CommandFailed
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
@@ -39,3 +41,27 @@ CaFile = Annotated[
         show_default=False,
     ),
 ]
+
+
+def changes_of(texts: list[str]) -> dict[str, Any]:
+    """`survey.scale=0.02` as {"survey": {"scale": 0.02}}; what it may be the daemon says.
+
+    Raises:
+        CommandFailed: one is not of that form.
+    """
+    import orjson  # noqa: PLC0415
+
+    body: dict[str, Any] = {}
+    for text in texts:
+        field, equals, value = text.partition("=")
+        if not equals or not field:
+            raise CommandFailed(f"--set: {text!r} is no setting; write it like survey.scale=0.02")
+        at = body
+        *tables, name = field.strip().split(".")
+        for table in tables:
+            at = at.setdefault(table, {})
+        try:
+            at[name] = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            at[name] = value
+    return body

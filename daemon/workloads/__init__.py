@@ -1,7 +1,8 @@
 """Workloads: what runs beside the logger, each in a process of its own, and what is measured of that.
 
 `readers` ask the database what is being written, and the governor holds them back; `interference` measures what they do
-to the writing; `visits` are mock exposures of a telescope. All stand on `frame`, which has what a workload is:
+to the writing; `visits` are mock exposures of a telescope; `snapshots` are clients that each read all channels of
+folders before a deadline. All stand on `frame`, which has what a workload is:
 
 - a child process that is supervised (`frame.supervised`), and speaks one protocol of messages (`frame.messages`,
   `frame.process`);

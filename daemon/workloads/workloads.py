@@ -13,6 +13,7 @@ from daemon.workloads.frame.runner import WorkloadRefused
 from daemon.workloads.interference.runner import ExperimentRunner
 from daemon.workloads.readers.governor.loop import GovernorLoop
 from daemon.workloads.readers.manager import Readers
+from daemon.workloads.snapshots.runner import SnapshotsRunner
 from daemon.workloads.visits.runner import VisitsRunner
 from schemas.api.status import Status
 from schemas.config import Config
@@ -44,10 +45,12 @@ class Workloads:
         self.governor = GovernorLoop(self._config.governor, self.readers, events, pipelines)
         self.experiments = ExperimentRunner(loaded, self.readers, events, pipelines, status)
         self.visits = VisitsRunner(loaded, events, facts)
+        self.snapshots = SnapshotsRunner(loaded, events, facts)
 
     async def open(self) -> None:
-        """The store is open: experiments may be started, and those that an earlier daemon left are reported."""
+        """The store is open: runs may be started, and what an earlier daemon left of them is dealt with."""
         await self.experiments.open()
+        await self.snapshots.open()
 
     async def run_configured(self) -> None:
         """The daemon takes readings: start the readers and the visits of the configuration."""
@@ -61,7 +64,7 @@ class Workloads:
     async def end(self) -> None:
         """End them all; what goes on with the next daemon is left so."""
         await self.experiments.end()
-        await asyncio.gather(self.readers.end(), self.visits.end())
+        await asyncio.gather(self.readers.end(), self.visits.end(), self.snapshots.end())
 
     def change(self, config: Config) -> None:
         """Take over what of a configuration can change while the daemon runs."""
@@ -79,4 +82,5 @@ class Workloads:
             governor=self.governor.status(),
             experiment=self.experiments.status(),
             visits=self.visits.status(),
+            snapshots=self.snapshots.status(),
         )

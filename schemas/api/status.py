@@ -13,6 +13,7 @@ from schemas.api.conditions import ConditionsStatus
 from schemas.api.marks import MarksStatus
 from schemas.api.model import Model
 from schemas.api.retention import RetentionStatus
+from schemas.api.snapshots import SnapshotsStatus
 from schemas.api.visits import VisitsStatus
 from schemas.batch import Durability, Layout
 from schemas.states import (
@@ -166,6 +167,11 @@ class GroupStatus(Model):
     instruments: int
     layout: Layout
     durability: Durability = Field(description="the durability asked for")
+    folder: str | None = Field(
+        default=None,
+        description="path of the folder that its readings go into, as reports on change; it has no triggers then, and "
+        "nothing is missing from any. null where they go into a table",
+    )
     at_risk_ms: float | None = Field(
         description="what a crash of the server can lose: readings acknowledged within so many milliseconds before it; "
         "0 is none, null is without limit (see the store's shortfall). With a journal they are committed again after a "
@@ -212,6 +218,11 @@ class GroupStatus(Model):
     def count(self, state: InstrumentState) -> int:
         """How many instruments are in a state."""
         return self.states.count(next(letter for letter, meant in STATE_LETTERS.items() if meant is state))
+
+    @property
+    def waiting(self) -> int:
+        """Triggers that wait for the database; of a group that reports on change, reports."""
+        return self.triggers.waiting if self.folder is None else self.readings.waiting
 
     @property
     def dead_now(self) -> int:
@@ -380,6 +391,9 @@ class Status(Model):
     experiment: ExperimentStatus | None = None
     visits: VisitsStatus | None = Field(
         default=None, description="the run of visits that is under way, or was last since the daemon started"
+    )
+    snapshots: SnapshotsStatus | None = Field(
+        default=None, description="the run of snapshot readers that is under way, or was last since the daemon started"
     )
     conditions: ConditionsStatus | None = Field(
         default=None, description="the server of conditions; null where the daemon runs none"

@@ -27,6 +27,7 @@ from schemas.checking.problems import (
 from schemas.conditions.calibration import BUTTONS
 from schemas.config.conditions import ConditionsConfig
 from schemas.config.database import DatabaseConfig
+from schemas.config.folders import FoldersConfig
 from schemas.config.groups import GroupConfig
 from schemas.config.listeners import ApiConfig, DashboardConfig
 from schemas.config.processing import AlarmConfig, AssemblyConfig, CommitterConfig, JournalConfig
@@ -48,6 +49,7 @@ __all__ = [
     "ConfigError",
     "DashboardConfig",
     "DatabaseConfig",
+    "FoldersConfig",
     "GovernorConfig",
     "GroupConfig",
     "JournalConfig",
@@ -88,6 +90,7 @@ class Config(Section):
     readers: ReadersConfig = Field(default_factory=ReadersConfig, description="Who reads while it is written.")
     visits: VisitsConfig = Field(default_factory=VisitsConfig, description="Mock DIA visits of a telescope.")
     conditions: ConditionsConfig = Field(default_factory=ConditionsConfig, description="Calibrations and settings.")
+    folders: FoldersConfig = Field(default_factory=FoldersConfig, description="Conditions by channel.")
     api: ApiConfig = Field(default_factory=ApiConfig, description="The control API.")
     dashboard: DashboardConfig = Field(default_factory=DashboardConfig, description="The page.")
 
@@ -97,8 +100,10 @@ class Config(Section):
         refuse(
             [
                 *twice("group", "groups", ".name", names),
+                *_shared_folders(self.groups),
                 *_unknown_groups(self.sources, names),
                 *_unread_groups(self.readers, names),
+                *_read_folders(self),
                 *_other_database(self),
                 *_uncalibrated(self),
                 *_unkept(self),
@@ -107,6 +112,11 @@ class Config(Section):
             ]
         )
         return self
+
+    @property
+    def trigger_groups(self) -> tuple[GroupConfig, ...]:
+        """The groups whose readings belong to triggers, and lie in tables; the others report on change."""
+        return tuple(group for group in self.groups if group.folder is None)
 
     def calibrated_by(self, group: str) -> str | None:
         """Global tag by which readings of a group can be calibrated; None where there is none."""
@@ -167,6 +177,26 @@ def _unread_groups(readers: ReadersConfig, names: Sequence[str]) -> Iterator[Pro
             yield wrong(f"there is no group {workload.group!r}", fix, f"readers.workloads[{i}].group")
 
 
+def _shared_folders(groups: Sequence[GroupConfig]) -> Iterator[Problem]:
+    first: dict[str, int] = {}
+    for i, group in enumerate(groups):
+        if group.folder is not None and first.setdefault(group.folder, i) != i:
+            problem = f"groups[{first[group.folder]}] reports into {group.folder}, too"
+            yield wrong(problem, "give each group a folder of its own", f"groups[{i}].folder")
+
+
+def _read_folders(config: Config) -> Iterator[Problem]:
+    """Reader workloads that would read a group without triggers."""
+    folders = {group.name for group in config.groups if group.folder is not None}
+    for i, workload in enumerate(config.readers.workloads):
+        if workload.group in folders:
+            fix = "name a group without `folder`"
+            yield wrong(f"group {workload.group!r} has no triggers to read", fix, f"readers.workloads[{i}].group")
+        elif workload.group is None and not config.trigger_groups:
+            fix = "take it out, or add a group without `folder`"
+            yield wrong("no group has triggers to read", fix, f"readers.workloads[{i}]")
+
+
 def _other_database(config: Config) -> Iterator[Problem]:
     dsn = config.readers.dsn
     if dsn is None:
@@ -182,11 +212,9 @@ def _uncalibrated(config: Config) -> Iterator[Problem]:
     if config.conditions.tag is not None and not any(group.calibrated_as for group in config.groups):
         fix = f"take it out, or give a group the channels {listed(BUTTONS)}"
         yield wrong("no group gives the four buttons that are calibrated", fix, "conditions.tag")
+    first = next((group.name for group in config.trigger_groups), "")
     for i, workload in enumerate(config.readers.workloads):
-        if (
-            workload.kind is WorkloadKind.ORBIT
-            and config.calibrated_by(workload.group or config.groups[0].name) is None
-        ):
+        if workload.kind is WorkloadKind.ORBIT and config.calibrated_by(workload.group or first) is None:
             fix = f"set `tag` in [conditions], and read a group with the channels {listed(BUTTONS)}"
             yield wrong("there is nothing to calibrate by", fix, f"readers.workloads[{i}].kind")
 
@@ -212,10 +240,12 @@ def _unkept(config: Config) -> Iterator[Problem]:
 
 
 def _shared_schemas(config: Config) -> Iterator[Problem]:
-    others = {"database.schema": config.database.schema_name, "visits.schema": config.visits.schema_name}
-    for field, schema in others.items():
-        if config.conditions.schema_name == schema:
-            yield wrong(f"{field} is {schema!r}, too", "give conditions a schema of their own", "conditions.schema")
+    taken = {"database": config.database.schema_name, "visits": config.visits.schema_name}
+    for section, schema in (("conditions", config.conditions.schema_name), ("folders", config.folders.schema_name)):
+        for other in (each for each, name in taken.items() if name == schema):
+            problem = f"{other}.schema is {schema!r}, too"
+            yield wrong(problem, f"give {section} a schema of their own", f"{section}.schema")
+        taken[section] = schema
 
 
 def _shared_ports(config: Config) -> Iterator[Problem]:

@@ -10,13 +10,18 @@ from schemas.checking.fields import Form
 from schemas.checking.problems import Problem, listed, refuse, suggestion, wrong
 from schemas.conditions.calibration import BUTTONS, KIND, can_be_calibrated
 from schemas.conditions.intervals import NAME_MOST
+from schemas.conditions.rules import ConditionsRefused
 from schemas.config.retention import GroupRetentionConfig
 from schemas.config.section import Name, Section, twice
-from schemas.readings import CHANNEL_DTYPES, HEADER, MAX_INSTRUMENTS, Channel, InstrumentGroup
+from schemas.folders.folders import check_new_folder
+from schemas.folders.reports import folder_of
+from schemas.readings import CHANNEL_DTYPES, HEADER, MAX_INSTRUMENTS, SYSTEM_COLUMNS, Channel, InstrumentGroup
 
 RESERVED_GROUPS = frozenset({"ledger", "instruments", "positions", "groups", "runs", "marks", "dropped"})
 RESERVED_ENDINGS = ("_ledger", "_readings")
-RESERVED_CHANNELS = frozenset({name for name, _ in HEADER} | {"run", "trigger_id", "time", "name", "time_offset_ns"})
+RESERVED_CHANNELS = frozenset(
+    {name for name, _ in HEADER} | {"run", "trigger_id", "time", "name", "time_offset_ns"} | set(SYSTEM_COLUMNS)
+)
 
 InstrumentName = Annotated[
     str,
@@ -76,6 +81,12 @@ class GroupConfig(Section):
     retention: GroupRetentionConfig = Field(
         default_factory=GroupRetentionConfig, description="Limits of this group, where they differ from `[retention]`."
     )
+    folder: str | None = Field(
+        default=None,
+        description="Path of a [folder of channels](folders.md), such as `/magnets/current`. The readings of this "
+        "group are reports on change then, and become intervals of that folder: an instrument is a channel of it, a "
+        "channel a column. It is made where it is missing; the group has no table.",
+    )
     payload_type: str | None = Field(
         default=None,
         min_length=1,
@@ -102,6 +113,7 @@ class GroupConfig(Section):
                 *twice("instrument", "instruments", "", self.instruments or ()),
                 *twice("channel", "channels", ".name", [channel.name for channel in self.channels]),
                 *_uncalibrated(self),
+                *_not_for_folders(self),
             ]
         )
         return self
@@ -109,7 +121,8 @@ class GroupConfig(Section):
     @property
     def calibrated_as(self) -> str | None:
         """Payload type of its calibrations; None where no positions can be added to its readings."""
-        return self.payload_type or KIND if can_be_calibrated([each.name for each in self.channels]) else None
+        is_calibrated = self.folder is None and can_be_calibrated([each.name for each in self.channels])
+        return self.payload_type or KIND if is_calibrated else None
 
     def group(self) -> InstrumentGroup:
         """Give the group as the rest of the daemon knows it."""
@@ -117,7 +130,7 @@ class GroupConfig(Section):
         digits = max(3, len(str(count - 1)))
         names = self.instruments or tuple(f"{self.name}_{i:0{digits}d}" for i in range(count))
         channels = tuple(Channel(name=c.name, unit=c.unit, dtype=c.dtype) for c in self.channels)
-        return InstrumentGroup(name=self.name, instruments=names, channels=channels)
+        return InstrumentGroup(name=self.name, instruments=names, channels=channels, folder=self.folder)
 
 
 def _count_or_names(count: int | None, instruments: Sequence[str] | None) -> Iterator[Problem]:
@@ -127,7 +140,31 @@ def _count_or_names(count: int | None, instruments: Sequence[str] | None) -> Ite
         yield wrong("`instruments` is given too", "give one of them, not both", "count")
 
 
+def _not_for_folders(group: GroupConfig) -> Iterator[Problem]:
+    """What a folder cannot be or hold, and what does not apply to its group."""
+    if group.folder is None:
+        return
+    for name, why in NOT_FOR_FOLDERS.items():
+        if getattr(group, name) is not None:
+            yield wrong(f"the group reports into `folder`, {why}", "take it out", name)
+    if (group.count is None) == (group.instruments is None):
+        return
+    try:
+        check_new_folder(folder_of(group.group()))
+    except ConditionsRefused as refused:
+        known = {"path": "folder", "columns": "channels", "channels": "instruments"}
+        name, _, rest = refused.field.partition("[")
+        yield wrong(refused.problem, refused.fix, known.get(name, name) + (f"[{rest}" if rest else ""))
+
+
+NOT_FOR_FOLDERS = {
+    "layout": "which has a layout of its own",
+    "durability": "where every insertion is `sync`",
+    "payload_type": "which is not calibrated",
+}
+
+
 def _uncalibrated(group: GroupConfig) -> Iterator[Problem]:
-    if group.payload_type is not None and group.calibrated_as is None:
+    if group.payload_type is not None and group.calibrated_as is None and group.folder is None:
         fix = f"take it out, or give the channels {listed(BUTTONS)}, and neither x_mm nor y_mm"
         yield wrong("its channels are not the four buttons that are calibrated", fix, "payload_type")

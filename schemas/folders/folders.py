@@ -1,7 +1,7 @@
 """Folder sets, folders, their channels, columns, layouts and tags; and what may be called how."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from schemas.conditions.intervals import NAME_MOST
-from schemas.conditions.rules import ConditionsRefused, RefusalKind, check_text, exists
-from schemas.readings import CHANNEL_DTYPES
+from schemas.conditions.rules import ConditionsRefused, RefusalKind, check_text, exists, unknown
+from schemas.readings import CHANNEL_DTYPES, SYSTEM_COLUMNS
 
 ROOT = "/"
 HEAD = "HEAD"
@@ -18,12 +18,15 @@ HEAD = "HEAD"
 TEXT = "text"
 TEXT_MOST = 16_000
 """Bytes in UTF-8 that a text may have."""
-COLUMNS_MOST = 200
+COLUMNS_MOST = 190
+"""InnoDB has 40 bytes of each text in the row, which is of 8,126 bytes at most."""
 CHANNEL_MOST = 2**31 - 1
 CHANNELS_AT_ONCE = 100_000
+CHANNELS_BYTES = 12_000_000
+"""All numbers and names of a folder's channels: MongoDB has them in one document."""
 KEY: tuple[tuple[str, str], ...] = (("channel", "<i4"), ("since", "<i8"), ("until", "<i8"))
 """Fields that every block of intervals begins with."""
-RESERVED = frozenset((*(name for name, _ in KEY), "length_class", "version"))
+RESERVED = frozenset((*(name for name, _ in KEY), "length_class", "version", *SYSTEM_COLUMNS))
 PATH = re.compile(r"(/[A-Za-z0-9_.-]+)+")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
@@ -42,6 +45,7 @@ class FolderLayout(StrEnum):
     BRIN = "brin"  # the same, with a BRIN index (PostgreSQL)
     LATERAL = "lateral"  # rows by (since, channel); the last row of each channel by LATERAL (PostgreSQL, MySQL)
     CHANNEL_LATERAL = "channel-lateral"  # rows by (channel, since), else the same
+    ARRAYS = "arrays"  # a row for many intervals, as packed bytes; windows as those of `window`; takes no reports
     CHANNEL_MAX = "channel-max"  # rows by (channel, since); MAX(since) of each channel, as COOL asks
 
     @property
@@ -52,7 +56,7 @@ class FolderLayout(StrEnum):
     @property
     def by_window(self) -> bool:
         """Whether a snapshot reads windows of time, and not each channel for itself."""
-        return self in (FolderLayout.WINDOW, FolderLayout.BRIN)
+        return self in (FolderLayout.WINDOW, FolderLayout.BRIN, FolderLayout.ARRAYS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +169,16 @@ def check_path(path: str) -> None:
         )
 
 
+def see_path(path: str) -> None:
+    """See that something can have a path, before a database is asked for it: not all of them take every text.
+
+    Raises:
+        ConditionsRefused: nothing can, so that nothing is there.
+    """
+    if not PATH.fullmatch(path) or len(path) > NAME_MOST:
+        raise unknown("path", repr(path[:80]))
+
+
 def check_new_folder(new: NewFolder) -> None:
     """See that a folder may be added as far as it goes by itself.
 
@@ -198,6 +212,7 @@ def check_channels(channels: Mapping[int, str]) -> None:
             raise _invalid(f"channels[{number}]", f"{name!r} is no name of its own", "give each channel another name")
         check_text(f"channels[{number}]", name, NAME_MOST)
         names.add(name)
+    _check_room(names)
 
 
 def check_new_channels(channels: Mapping[int, str], known: Mapping[int, str]) -> None:
@@ -213,6 +228,15 @@ def check_new_channels(channels: Mapping[int, str], known: Mapping[int, str]) ->
             raise exists(f"channels[{number}]", f"channel {number}")
         if name in names:
             raise exists(f"channels[{number}]", f"channel {name}")
+    _check_room([*names, *channels.values()])
+
+
+def _check_room(names: Collection[str]) -> None:
+    size = sum(len(name.encode()) for name in names) + len(names) * np.dtype("i4").itemsize + len(names)
+    if size > CHANNELS_BYTES:
+        problem = f"{len(names):,} numbers and names of a folder take {size:,} bytes"
+        fix = f"give shorter names, or several folders; {CHANNELS_BYTES:,} bytes are the most of one"
+        raise _invalid("channels", problem, fix)
 
 
 def check_empty(path: str, paths: Iterable[str]) -> None:

@@ -98,6 +98,58 @@ def test_calibrations_that_nothing_can_be_made_of_are_one_line(text: str, line: 
     assert said(text) == [line]
 
 
+FOLDER = """
+[[groups]]
+name = "current"
+instruments = ["Q1", "Q2"]
+channels = [{ name = "ampere" }]
+folder = "/magnets/current"
+"""
+
+
+def test_a_group_with_a_folder_reports_into_it_and_has_no_triggers() -> None:
+    config = parse_config(FOLDER + GROUP)
+    assert [section.group().folder for section in config.groups] == ["/magnets/current", None]
+    assert [section.name for section in config.trigger_groups] == ["bpm"]
+    assert parse_config(FOLDER).trigger_groups == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            FOLDER.replace("/magnets/c", "magnets/c"),
+            "groups[0].folder: 'magnets/current' is no path; write /SET/FOLDER",
+        ),
+        (FOLDER.replace('"ampere"', '"since"'), "groups[0].channels[0].name: 'since' cannot be the name of a column;"),
+        (
+            FOLDER + 'layout = "rows"',
+            "groups[0].layout: the group reports into `folder`, which has a layout of its own",
+        ),
+        (
+            FOLDER + 'durability = "async"',
+            "groups[0].durability: the group reports into `folder`, where every insertion",
+        ),
+        (
+            FOLDER + 'payload_type = "bpm"',
+            "groups[0].payload_type: the group reports into `folder`, which is not calib",
+        ),
+        (FOLDER + FOLDER.replace('"current"', '"other"'), "groups[1].folder: groups[0] reports into /magnets/current,"),
+        (
+            FOLDER + GROUP + '[[readers.workloads]]\nname = "a"\nkind = "newest"\ngroup = "current"\n',
+            "readers.workloads[0].group: group 'current' has no triggers to read; name a group without `folder`",
+        ),
+        (
+            FOLDER + '[[readers.workloads]]\nname = "a"\nkind = "newest"\n',
+            "readers.workloads[0]: no group has triggers to read; take it out, or add a group without `folder`",
+        ),
+    ],
+)
+def test_what_a_group_with_a_folder_cannot_have_is_one_line(text: str, line: str) -> None:
+    (problem,) = said(text)
+    assert problem.startswith(line)
+
+
 def test_a_group_by_count_names_its_instruments() -> None:
     group = parse_config(GROUP).groups[0].group()
     assert group.instruments == ("bpm_000", "bpm_001", "bpm_002")
@@ -137,6 +189,10 @@ def test_a_group_by_names_keeps_their_order() -> None:
         (
             GROUP.replace('"x"', '"trigger"'),
             "groups[0].channels[0].name: 'trigger' is a column of every table; give the channel another name",
+        ),
+        (
+            GROUP.replace('"x"', '"xmin"'),
+            "groups[0].channels[0].name: 'xmin' is a column of every table; give the channel another name",
         ),
         (
             GROUP.replace('"bpm"', '"positions"'),
@@ -227,8 +283,8 @@ def test_a_group_by_names_keeps_their_order() -> None:
         (
             r'"wi\ndth\u001b[31m" = 1' + GROUP,
             r'"wi\ndth\u001b[31m": unknown key; use one of `logger`, `state_dir`, `groups`, `sources`, `database`, '
-            "`assembly`, `committer`, `journal`, `retention`, `alarms`, `readers`, `visits`, `conditions`, `api`, "
-            "`dashboard`",
+            "`assembly`, `committer`, `journal`, `retention`, `alarms`, `readers`, `visits`, `conditions`, `folders`, "
+            "`api`, `dashboard`",
         ),
         (
             GROUP + "[retention]\nkeep_days = 1.5",
@@ -263,6 +319,10 @@ def test_a_group_by_names_keeps_their_order() -> None:
         (
             GROUP + '[conditions]\nschema = "triggerlog"',
             "conditions.schema: database.schema is 'triggerlog', too; give conditions a schema of their own",
+        ),
+        (
+            GROUP + '[folders]\nschema = "triggerlog_conditions"',
+            "folders.schema: conditions.schema is 'triggerlog_conditions', too; give folders a schema of their own",
         ),
         (GROUP + "[alarms]\nstale_s = inf", "alarms.stale_s: inf is not a finite number; use a number above 0"),
         (GROUP + "[alarms]\nstale_s = 0", "alarms.stale_s: 0 is out of range; use a number above 0"),

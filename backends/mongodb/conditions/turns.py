@@ -31,7 +31,7 @@ import bson
 from bson import ObjectId
 from bson.raw_bson import RawBSONDocument
 
-from backends.base import StoreBusy, StoreError
+from backends.base import CommitsLost, OtherJournal, StoreBusy, StoreError
 from backends.mongodb.conditions.segments import Document
 from backends.mongodb.conditions.session import SEGMENTS, UNJOURNALED, Session
 from backends.mongodb.server.owner import is_dead, new_owner
@@ -100,6 +100,16 @@ class Turn:
             await self._write({"$inc": {"renewed": 1}}, UNJOURNALED)
             self._renewed_s = now_s
 
+    async def note(self, change: Change) -> None:
+        """Do one change ahead of what the turn is for, which is to see it; it lasts if that does.
+
+        Raises:
+            StoreBusy: somebody has taken the turn over, and nothing was changed.
+        """
+        await self.keep()
+        if not await self.session.update(change.collection, [_pushed_down(change.document, self.session)], UNJOURNALED):
+            raise self._taken_over()
+
     async def commit(self, changes: Sequence[Change]) -> None:
         """Do all changes or none; once in a turn.
 
@@ -157,7 +167,7 @@ class Turns:
             await self._take(session, mark)
             try:
                 yield Turn(session, mark)
-            except ConditionsRefused:
+            except (ConditionsRefused, CommitsLost, OtherJournal):
                 await self._release(session, mark)
                 raise
             # What fails otherwise may have happened in part: the turn stays, and whoever comes next completes it.

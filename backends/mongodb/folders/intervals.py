@@ -1,13 +1,14 @@
-"""Intervals of a folder: a document each, which has the version that inserted it.
+"""Intervals of a folder: a document each, which has the number of the insertion that wrote it as its `version`.
 
-`classes` is a list of one class of lengths, by which it is found. An open interval that ends gets its end, the version
-that ended it (`ended`), and its class as a second one. Who reads an older version takes it for open, and still finds it
-among the open ones. After LAG more insertions it has only its own class. So a reader is right as long as not more than
-LAG insertions happened while he read; else he reads again.
+`classes` is a list of one class of lengths, by which it is found. An interval that gets another end is written anew
+with it. The old document gets the number that did so (`replaced`), and REPLACED as a second class. Who reads an older
+version takes the old one, and so does everybody where that number never happened. After LAG more insertions it is
+deleted. So a reader is right as long as not more than LAG insertions happened while he read; else he reads again.
 """
 
+import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,38 +16,45 @@ import pymongo
 from bson import Int64
 from pymongo import WriteConcern
 from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.errors import PyMongoError
 
 from backends.mongodb.conditions.segments import Document
 from backends.mongodb.conditions.session import MESSAGE_BYTES, Session
 from backends.mongodb.conditions.turns import Turn
 from backends.mongodb.folders.nodes import ROWS, folder_of, lengths_of
-from schemas.folders.blocks import OPEN
+from schemas.folders.blocks import OPEN, joined
 from schemas.folders.folders import Folder, FolderKind
-from schemas.folders.timeline import OPEN_CLASS, Changes, hull, length_classes
+from schemas.folders.timeline import OPEN_CLASS, Changes, hull, length_classes, spans_before
 from schemas.readings import Array
 
 LAG = 100
+REPLACED = OPEN_CLASS + 1
+"""No class of lengths."""
 MESSAGE_DOCUMENTS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Found:
-    """Intervals that a question found. versions: int64, shape (n,). ids: `_id` of each."""
+    """Intervals that a question found. versions: int64, shape (n,). ids: `_id` of each, by channel and since."""
 
     block: Array
     versions: Array
-    ids: Sequence[Any]
+    ids: Mapping[tuple[int, int], Any]
 
 
 class Intervals:
-    """The collection of a folder's intervals, as its document says. version: what is read; None is the newest."""
+    """The collection of a folder's intervals, as its document says.
 
-    def __init__(self, session: Session, node: Document, version: int | None = None) -> None:
+    written: the number of the insertion up to which is read; None is the newest.
+    """
+
+    def __init__(self, session: Session, node: Document, written: int | None = None) -> None:
         self._session = session
         self._folder: Folder = folder_of(node)
         self._lengths = lengths_of(node)
-        self._newest = self._folder.version
-        self._version = self._newest if version is None else min(version, self._newest)
+        self._newest = int(node["written"])
+        self._version = self._newest if written is None else min(written, self._newest)
+        self._void = [int(number) for number in node["void"]]
         self.name = ROWS + node["token"]
 
     async def create(self) -> None:
@@ -58,7 +66,7 @@ class Intervals:
 
     def were_not_overtaken(self, node: Document) -> bool:
         """Whether what was found is right, by the folder's document as it is afterwards."""
-        return ROWS + node["token"] == self.name and int(node["version"]) - self._newest <= LAG
+        return ROWS + node["token"] == self.name and int(node["written"]) - self._newest <= LAG
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
@@ -78,6 +86,31 @@ class Intervals:
             found = await self.overlapping(*hull(found.block), channels)
         return found
 
+    async def near(self, turn: Turn, reports: Array) -> Found:
+        """Intervals that decide where reports go, as `changes_of_reports` needs them."""
+        channels = np.unique(reports["channel"]).tolist()
+        opened = await self._find(self._open(OPEN - 1), {"$in": channels}, -1)
+        if not self._lengths:
+            return opened
+        late = spans_before(reports, opened.block)
+        # Those of the others are found again.
+        is_all = ~np.isin(opened.block["channel"], [channel for channel, _, _ in late])
+        parts = [replace(opened, block=opened.block[is_all], versions=opened.versions[is_all])]
+        for channel, first, last in late:
+            await turn.keep()
+            for since, order in (({"$lte": Int64(first)}, -1), ({"$gt": Int64(last)}, 1)):
+                stays = ({"$exists": False}, {"$gt": Int64(self._newest)}, {"$in": self._void})
+                wanted = {"since": since, "$or": [{"replaced": each} for each in stays]}
+                parts.append(await self._find(wanted, {"$eq": channel}, -1, order=order))
+            if first < last:
+                within = {"since": {"$gt": Int64(first), "$lte": Int64(last)}}
+                parts.append(await self._find(within, {"$eq": channel}, -1))
+        return Found(
+            block=joined([part.block for part in parts], self._folder.dtype),
+            versions=np.concatenate([part.versions for part in parts]),
+            ids={key: id_ for part in parts for key, id_ in part.ids.items()},
+        )
+
     async def changing(self, after: int, upto: int) -> Found:
         """Intervals that decide what begins in after < since <= upto."""
         if self._folder.kind is FolderKind.MULTI:
@@ -87,16 +120,15 @@ class Intervals:
     def _open(self, upto: int) -> Document:
         return {"classes": OPEN_CLASS, "since": {"$lte": Int64(upto)}}
 
-    async def _find(self, wanted: Document, channels: Document | None, after: int) -> Found:
-        conditions = {**wanted, "version": {"$lte": Int64(self._version)}}
+    async def _find(self, wanted: Document, channels: Document | None, after: int, *, order: int = 0) -> Found:
+        """Intervals with until > after, and ends. order: of time, 1 or -1: the first one alone."""
+        conditions = {**wanted, "version": {"$lte": Int64(self._version), "$nin": self._void}}
         if channels is not None:
             conditions["channel"] = channels
         with pymongo.timeout(self._session.timeout_s):
-            found = await self._collection().find(conditions).to_list()
-        documents = {each["_id"]: each for each in found}
-        for each in documents.values():
-            if each.get("ended", 0) > self._newest:
-                each["until"] = OPEN
+            sort = [("since", order)] if order else None
+            found = await self._collection().find(conditions, sort=sort, limit=abs(order)).to_list()
+        documents = {each["_id"]: each for each in found if not self._is_replaced(each)}
         held = [each for each in documents.values() if each["until"] > after]
         block = np.empty(len(held), self._folder.dtype)
         for name in ("channel", "since", "until"):
@@ -105,53 +137,49 @@ class Intervals:
             values = (each["values"][column.name] for each in held)
             block[column.name] = [value.encode() for value in values] if column.is_text else list(values)
         versions = np.array([each["version"] for each in held], np.int64)
-        return Found(block=block, versions=versions, ids=[each["_id"] for each in held])
+        ids = {(each["channel"], each["since"]): each["_id"] for each in held}
+        return Found(block=block, versions=versions, ids=ids)
+
+    def _is_replaced(self, document: Document) -> bool:
+        replaced = document.get("replaced", OPEN)
+        return replaced <= self._newest and replaced not in self._void
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
-    async def remove_unfinished(self) -> None:
-        """Take back what a writer that was killed has written for a version that the folder does not have."""
-        newer = {"$gt": Int64(self._newest)}
-        with pymongo.timeout(self._session.timeout_s):
-            await self._collection().delete_many({"version": newer})
-            back = {"$set": {"until": Int64(OPEN), "classes": [OPEN_CLASS]}, "$unset": {"ended": ""}}
-            await self._collection().update_many({"ended": newer}, back)
+    async def remove_void(self, void: Sequence[int]) -> None:
+        """Remove what was written with numbers that never happened.
 
-    async def write(self, turn: Turn, changes: Changes, ids: Mapping[int, Any]) -> None:
-        """Write what an insertion changes for the next version. ids: of the open intervals, by their channel."""
-        version = self._newest + 1
+        It is in nobody's way: where it takes too long to look through the collection, it stays until the next time.
+        """
+        with contextlib.suppress(PyMongoError), pymongo.timeout(self._session.timeout_s):
+            await self._collection().delete_many({"version": {"$in": list(void)}})
+            back = {"$unset": {"replaced": ""}, "$pull": {"classes": REPLACED}}
+            await self._collection().update_many({"classes": REPLACED, "replaced": {"$in": list(void)}}, back)
+
+    async def write(self, turn: Turn, number: int, changes: Changes, ids: Mapping[tuple[int, int], Any]) -> None:
+        """Write what an insertion changes. number: its own; ids: of intervals that were there, as `Found` has."""
         if self._folder.kind is FolderKind.SINGLE:
-            await self._move_ended(turn)
-        statements = [
-            {"q": {"_id": ids[channel]}, "u": {"$set": _end(until, class_, version)}}
-            for channel, until, class_ in zip(
-                changes.ended["channel"].tolist(),
-                changes.ended["until"].tolist(),
-                length_classes(changes.ended).tolist(),
-                strict=True,
-            )
-        ]
-        await self._update(turn, statements)
-        for block in (changes.closed, changes.opened):
-            size = max(1, min(MESSAGE_DOCUMENTS, MESSAGE_BYTES // (2 * block.itemsize)))
-            for first in range(0, len(block), size):
-                await turn.keep()
-                await self._session.insert(self.name, self._documents(block[first : first + size], version))
-
-    async def _move_ended(self, turn: Turn) -> None:
-        """Take intervals that ended long ago from among the open ones."""
-        wanted = {"classes": OPEN_CLASS, "ended": {"$lte": Int64(self._newest - LAG)}}
-        with pymongo.timeout(self._session.timeout_s):
-            found = await self._collection().find(wanted, {"classes": 1}).to_list()
-        own = [(each["_id"], [c for c in each["classes"] if c != OPEN_CLASS]) for each in found]
-        await self._update(turn, [{"q": {"_id": id_}, "u": {"$set": {"classes": classes}}} for id_, classes in own])
-
-    async def _update(self, turn: Turn, statements: Sequence[Document]) -> None:
+            await self._delete_replaced()
+        # What is under way of a number that never happened is smaller.
+        replaced = {"$max": {"replaced": Int64(number)}, "$addToSet": {"classes": REPLACED}}
+        keys = changes.replaced[["channel", "since"]].tolist()
+        statements = [{"q": {"_id": ids[key]}, "u": replaced} for key in keys]
         for first in range(0, len(statements), MESSAGE_DOCUMENTS):
             await turn.keep()
             await self._session.update(self.name, statements[first : first + MESSAGE_DOCUMENTS])
+        for block in (changes.replaced, changes.closed, changes.opened):
+            size = max(1, min(MESSAGE_DOCUMENTS, MESSAGE_BYTES // (2 * block.itemsize)))
+            for first in range(0, len(block), size):
+                await turn.keep()
+                await self._session.insert(self.name, self._documents(block[first : first + size], number))
 
-    def _documents(self, block: Array, version: int) -> list[Document]:
+    async def _delete_replaced(self) -> None:
+        """Delete intervals that were replaced long ago."""
+        wanted = {"classes": REPLACED, "replaced": {"$lte": Int64(self._newest - LAG), "$nin": self._void}}
+        with pymongo.timeout(self._session.timeout_s):
+            await self._collection().delete_many(wanted)
+
+    def _documents(self, block: Array, number: int) -> list[Document]:
         columns = self._folder.columns
         texts = {column.name for column in columns if column.is_text}
         names = [column.name for column in columns]
@@ -162,7 +190,7 @@ class Intervals:
                 "channel": channel,
                 "since": Int64(since),
                 "until": Int64(until),
-                "version": Int64(version),
+                "version": Int64(number),
                 "classes": [class_],
                 "values": dict(zip(names, row, strict=True)),
             }
@@ -185,10 +213,6 @@ def _values(column: Array, *, is_text: bool) -> list[Any]:
         if column.dtype.itemsize == 8 and column.dtype.kind == "i"
         else column.tolist()
     )
-
-
-def _end(until: int, class_: int, version: int) -> Document:
-    return {"until": Int64(until), "classes": [OPEN_CLASS, class_], "ended": Int64(version)}
 
 
 def _above(time: int) -> Document:

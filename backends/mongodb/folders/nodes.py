@@ -4,7 +4,6 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -18,6 +17,7 @@ from schemas.readings import Array
 TURN, NODES, CHANNELS = "FoldersTurn", "FoldersNodes", "FoldersChannels"
 ROWS = "FoldersIntervals_"
 """The collection of a folder's intervals is called so, and its token."""
+POSITION_NUMBERS = ("sequence", "journal", "triggers", "readings")
 SET = "set"
 """`kind` of a set; else it is a `FolderKind`."""
 
@@ -50,6 +50,8 @@ def folder_document(new: NewFolder) -> Document:
         "created_ns": Int64(time.time_ns()),
         "revision": Int64(1),
         "version": Int64(0),
+        **{name: Int64(0) for name in ("given", "written")},
+        "void": [],
         "lengths": [],
         "positions": [],
         "tags": [],
@@ -103,14 +105,16 @@ def position_in(document: Document, source: str) -> JournalPosition | None:
     """Which insertion of a source was the last."""
     for each in document["positions"]:
         if each["source"] == source:
-            return JournalPosition(sequence=int(each["sequence"]), journal=int(each["journal"]))
+            numbers = {name: int(each[name]) for name in POSITION_NUMBERS}
+            return JournalPosition(**numbers, state=bytes(each["state"]))
     return None
 
 
 def positions_field(document: Document, source: str, to: JournalPosition) -> list[Document]:
     """Positions of all sources, with one at another place."""
     others = [each for each in document["positions"] if each["source"] != source]
-    return [*others, {"source": source, "sequence": Int64(to.sequence), "journal": Int64(to.journal)}]
+    numbers = {name: Int64(getattr(to, name)) for name in POSITION_NUMBERS}
+    return [*others, {"source": source, **numbers, "state": to.state}]
 
 
 def tags_of(document: Document) -> Sequence[FolderTag]:
@@ -127,6 +131,7 @@ def tags_of(document: Document) -> Sequence[FolderTag]:
     return sorted(found, key=lambda each: each.name)
 
 
-def tags_field(tags: Sequence[FolderTag]) -> list[dict[str, Any]]:
-    """The same as the document has it."""
-    return [{"name": each.name, "version": Int64(each.version), "created_ns": Int64(each.created_ns)} for each in tags]
+def tag_field(tag: FolderTag, written: int) -> Document:
+    """A tag as the document has it. written: the number of the newest insertion that it shows."""
+    numbers = {"version": tag.version, "created_ns": tag.created_ns, "written": written}
+    return {"name": tag.name, **{name: Int64(number) for name, number in numbers.items()}}

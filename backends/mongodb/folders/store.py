@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pymongo
@@ -22,7 +22,15 @@ from schemas.batch import JournalPosition
 from schemas.conditions.intervals import NAME_MOST
 from schemas.conditions.rules import check_text, exists, unknown
 from schemas.config import DatabaseConfig
-from schemas.folders.blocks import OPEN, Insertion, check_span, check_times, checked, see_channels
+from schemas.folders.blocks import (
+    OPEN,
+    Insertion,
+    check_span,
+    check_times,
+    checked,
+    checked_reports,
+    see_channels,
+)
 from schemas.folders.folders import (
     Folder,
     FolderKind,
@@ -37,11 +45,24 @@ from schemas.folders.folders import (
     is_below,
     is_no_set,
     no_versions,
+    see_path,
     sets_above,
 )
-from schemas.folders.timeline import Changes, changes_of_multi, changes_of_single, longest_of, newest, pieces
+from schemas.folders.timeline import (
+    Changes,
+    Reported,
+    changes_of_multi,
+    changes_of_reports,
+    changes_of_single,
+    holding,
+    longest_of,
+    newest,
+    pieces,
+)
 from schemas.readings import Array
 
+VOID_MOST = 1_000
+"""Of numbers that never happened, so many are remembered: a command is under way no longer than that."""
 TRIES = 10
 """So often an answer is read again that more than LAG insertions have overtaken."""
 
@@ -60,8 +81,6 @@ class MongodbFoldersStore(TurnStore):
             what="folders",
             collections=(TURN, NODES, CHANNELS),
         )
-        self._whole: dict[str, int] = {}
-        """By token, the version of a folder behind which this store knows that there is nothing unfinished."""
 
     async def create(self) -> None:
         """Create the collections or check them, and remove what a process that was killed has left."""
@@ -119,9 +138,7 @@ class MongodbFoldersStore(TurnStore):
     async def remove(self, path: str) -> None:
         """Remove a folder, or a set that is empty."""
         async with self._turn() as turn:
-            found = await turn.session.one(NODES, path)
-            if found is None:
-                raise unknown("path", path)
+            found = await _there(turn.session, path)
             if found["kind"] == SET:
                 check_empty(path, (each["_id"] for each in await turn.session.all(NODES, {})))
                 await turn.commit([deleted(NODES, path)])
@@ -148,9 +165,7 @@ class MongodbFoldersStore(TurnStore):
         """Name the versions that folders have now."""
         check_tag_name(name)
         async with self._turn() as turn:
-            found = await turn.session.one(NODES, path)
-            if found is None:
-                raise unknown("path", path)
+            found = await _there(turn.session, path)
             every = await turn.session.all(NODES, {}) if found["kind"] == SET else [found]
             within = [each for each in every if each["_id"] == path or is_below(each["_id"], path)]
             multi = [each for each in within if each["kind"] == FolderKind.MULTI]
@@ -163,7 +178,7 @@ class MongodbFoldersStore(TurnStore):
                     raise exists("tag", f"tag {name} of {each['_id']}")
                 version = int(each["version"])
                 tag = FolderTag(path=each["_id"], name=name, version=version, created_ns=now_ns)
-                fields = {"tags": nodes.tags_field([*tags, tag])}
+                fields = {"tags": [*each["tags"], nodes.tag_field(tag, each["written"])]}
                 changes.append(edited(NODES, each["_id"], int(each["revision"]), fields))
                 made.append(tag)
             await turn.commit(changes)
@@ -178,8 +193,8 @@ class MongodbFoldersStore(TurnStore):
         """Remove a tag of a folder."""
         async with self._turn() as turn:
             found = await _node(turn.session, path)
-            _version(found, name)
-            fields = {"tags": nodes.tags_field([tag for tag in nodes.tags_of(found) if tag.name != name])}
+            _written(found, name)
+            fields = {"tags": [tag for tag in found["tags"] if tag["name"] != name]}
             await turn.commit([edited(NODES, path, int(found["revision"]), fields)])
 
     # --- intervals ---------------------------------------------------------------------------------------------------
@@ -190,33 +205,48 @@ class MongodbFoldersStore(TurnStore):
             node = await _node(turn.session, path)
             folder = nodes.folder_of(node)
             block = checked(folder, insertion)
-            there = nodes.position_in(node, insertion.source)
-            if is_committed(there or JournalPosition(sequence=0), insertion):
+            if _is_there(node, insertion):
                 return False
             see_channels(block, nodes.numbers_of(await _channels(turn.session, node)), path)
-            await self._insert(turn, node, insertion, block)
+            found = await _touched(Intervals(turn.session, node), folder, block)
+            await self._change(turn, node, insertion, _changes(folder, block, found), found)
         return True
 
-    async def _insert(self, turn: Turn, node: Document, insertion: Insertion, block: Array) -> None:
-        folder, token = nodes.folder_of(node), node["token"]
-        intervals = Intervals(turn.session, node)
-        if self._whole.get(token) != folder.version:
-            await intervals.remove_unfinished()
-        # Until it has happened, nobody knows.
-        self._whole.pop(token, None)
-        changes, ids = await _changes(intervals, folder, block)
-        await intervals.write(turn, changes, ids)
+    async def report(self, path: str, insertion: Insertion, *, whole: bool = False, rehearse: bool = False) -> Reported:
+        """Insert reports on change, exactly once."""
+        async with self._turn() as turn:
+            node = await _node(turn.session, path)
+            reports = checked_reports(nodes.folder_of(node), insertion)
+            is_there = _is_there(node, insertion)
+            see_channels(reports, nodes.numbers_of(await _channels(turn.session, node)), path)
+            found = await Intervals(turn.session, node).near(turn, reports)
+            changes, reported = changes_of_reports(reports, found.block)
+            if is_there or rehearse or (whole and reported.conflicts):
+                return replace(reported, stored=0)
+            await self._change(turn, node, insertion, changes, found)
+        return reported
+
+    async def _change(self, turn: Turn, node: Document, insertion: Insertion, changes: Changes, found: Found) -> None:
+        path, revision, number = node["_id"], int(node["revision"]), int(node["given"]) + 1
+        # From here on, whatever was under way for an older revision of the folder does not happen any more.
+        await turn.note(edited(NODES, path, revision, {"given": Int64(number)}))
+        void = [*map(int, node["void"]), *range(int(node["written"]) + 1, number)][-VOID_MOST:]
+        intervals = Intervals(turn.session, {**node, "void": void})
+        if number > int(node["written"]) + 1:
+            await intervals.remove_void(void)
+        await intervals.write(turn, number, changes, found.ids)
         lengths = nodes.lengths_of(node)
-        for part in (changes.closed, changes.ended):
+        for part in (changes.closed, changes.replaced):
             for each, longest in longest_of(part).items():
                 lengths[each] = max(longest, lengths.get(each, 0))
         fields = {
-            "version": Int64(folder.version + 1),
+            "version": Int64(int(node["version"]) + 1),
+            "written": Int64(number),
+            "void": list(map(Int64, void)),
             "lengths": nodes.lengths_field(lengths),
             "positions": nodes.positions_field(node, insertion.source, insertion.position),
         }
-        await turn.commit([edited(NODES, folder.path, int(node["revision"]), fields)])
-        self._whole[token] = folder.version + 1
+        await turn.commit([edited(NODES, path, revision + 1, fields)])
 
     async def position(self, path: str, source: str) -> JournalPosition | None:
         """Which insertion of a source was the last."""
@@ -238,8 +268,7 @@ class MongodbFoldersStore(TurnStore):
             raise unknown("channel", f"channel {channel} of {path}")
         only = {"$eq": channel}
         found = await self._ask(path, tag, lambda intervals: intervals.touching(since, until - 1, only))
-        block = pieces(found.block, found.versions)
-        return block[(block["since"] < until) & (block["until"] > since)]
+        return holding(pieces(found.block, found.versions), since, until)
 
     async def changes(self, path: str, after: int, upto: int, tag: str | None = None) -> Array:
         """Intervals that begin in a span of time."""
@@ -253,7 +282,7 @@ class MongodbFoldersStore(TurnStore):
         async with self._session() as session:
             for _ in range(TRIES):
                 node = await _node(session, path)
-                intervals = Intervals(session, node, _version(node, tag))
+                intervals = Intervals(session, node, _written(node, tag))
                 found = await ask(intervals)
                 if intervals.were_not_overtaken(await _node(session, path)):
                     return found
@@ -266,9 +295,22 @@ async def _node(session: Session, path: str) -> Document:
     Raises:
         ConditionsRefused: there is none.
     """
-    found = await session.one(NODES, path)
-    if found is None or found["kind"] == SET:
+    found = await _there(session, path)
+    if found["kind"] == SET:
         raise unknown("path", f"folder {path}")
+    return found
+
+
+async def _there(session: Session, path: str) -> Document:
+    """The document of a folder or a set.
+
+    Raises:
+        ConditionsRefused: there is none.
+    """
+    see_path(path)
+    found = await session.one(NODES, path)
+    if found is None:
+        raise unknown("path", path)
     return found
 
 
@@ -298,29 +340,38 @@ async def _missing_above(session: Session, path: str) -> list[Document]:
     return missing
 
 
-async def _changes(intervals: Intervals, folder: Folder, block: Array) -> tuple[Changes, Mapping[int, Any]]:
-    """What an insertion changes, and the `_id`s of the open intervals that it ends, by channel."""
+def _is_there(node: Document, insertion: Insertion) -> bool:
+    there = nodes.position_in(node, insertion.source)
+    return is_committed(there or JournalPosition(sequence=0), insertion)
+
+
+async def _touched(intervals: Intervals, folder: Folder, block: Array) -> Found:
+    """What decides whether intervals of a single-version folder overlap, and what they end."""
     if folder.kind is FolderKind.MULTI or not len(block):
-        return changes_of_multi(block), {}
+        return Found(block=block[:0], versions=np.empty(0, np.int64), ids={})
     least, most = int(block["channel"].min()), int(block["channel"].max())
-    found = await intervals.overlapping(
-        int(block["since"].min()), int(block["until"].max()), {"$gte": least, "$lte": most}
-    )
-    is_open = (found.block["until"] == OPEN) & np.isin(found.block["channel"], block["channel"])
-    ids = {int(found.block["channel"][k]): found.ids[k] for k in np.flatnonzero(is_open).tolist()}
-    closed = found.block[found.block["until"] != OPEN]
-    return changes_of_single(block, found.block[is_open], closed), ids
+    # What ends where the first one begins, too: it may be an end.
+    after = int(block["since"].min()) - 1
+    return await intervals.overlapping(after, int(block["until"].max()), {"$gte": least, "$lte": most})
 
 
-def _version(node: Document, tag: str | None) -> int | None:
-    """The version that a tag names; None is the newest.
+def _changes(folder: Folder, block: Array, found: Found) -> Changes:
+    if folder.kind is FolderKind.MULTI:
+        return changes_of_multi(block)
+    is_open = found.block["until"] == OPEN
+    opened = found.block[is_open & np.isin(found.block["channel"], block["channel"])]
+    return changes_of_single(block, opened, found.block[~is_open])
+
+
+def _written(node: Document, tag: str | None) -> int | None:
+    """The number of the newest insertion that a tag shows; None is the newest that there is.
 
     Raises:
         ConditionsRefused: there is no such tag.
     """
     if tag is None:
         return None
-    for each in nodes.tags_of(node):
-        if each.name == tag:
-            return each.version
-    raise unknown("tag", f"tag {tag} of {node['_id']}")
+    for each in node["tags"]:
+        if each["name"] == tag:
+            return int(each["written"])
+    raise unknown("tag", f"tag {tag!r} of {node['_id']}")

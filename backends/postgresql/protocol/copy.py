@@ -32,6 +32,9 @@ TRAILER = b"\xff\xff"
 OIDS = {"<i2": 21, "<i4": 23, "<i8": 20, "<f4": 700, "<f8": 701}
 """Types of array elements: pg_type.oid of int2, int4, int8, float4, float8, which never change."""
 
+FIELDS = "fields:count"
+"""How many fields a row has; no column has a colon in its name."""
+
 
 class NotBinaryCopy(ValueError):
     """What came out of a COPY has not the fixed rows asked for."""
@@ -46,7 +49,7 @@ class RowFormat:
 
     def __init__(self, fields: Sequence[tuple[str, str, int]]) -> None:
         self.fields = tuple(fields)
-        layout: list[tuple[Any, ...]] = [("fields", ">i2")]
+        layout: list[tuple[Any, ...]] = [(FIELDS, ">i2")]
         for name, dtype, elements in self.fields:
             layout.append((f"{name}:length", ">i4"))
             layout.append((name, _array_field(dtype, elements) if elements else _big_endian(dtype)))
@@ -98,11 +101,11 @@ class RowFormat:
         return rows
 
     def _constants(self) -> list[str]:
-        return ["fields", *(f"{name}:length" for name, _, _ in self.fields)]
+        return [FIELDS, *(f"{name}:length" for name, _, _ in self.fields)]
 
     def _lay_template(self) -> Array:
         template = np.zeros(1, self.dtype)
-        template["fields"] = len(self.fields)
+        template[FIELDS] = len(self.fields)
         for name, dtype, elements in self.fields:
             template[f"{name}:length"] = template.dtype[name].itemsize
             if elements:

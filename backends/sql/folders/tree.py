@@ -28,6 +28,7 @@ from schemas.folders.folders import (
     is_below,
     is_no_set,
     no_versions,
+    see_path,
     sets_above,
 )
 
@@ -90,6 +91,7 @@ async def stored_folder(session: FoldersSession, path: str, *, lock: bool = Fals
     Raises:
         ConditionsRefused: there is none.
     """
+    see_path(path)
     if lock:
         # By itself: what is read with the lock is of the moment before it was granted.
         await session.fetch(f"SELECT id FROM {session.nodes} WHERE path = $1 FOR UPDATE", path)
@@ -126,6 +128,7 @@ async def kind_of(session: FoldersSession, path: str) -> str:
     Raises:
         ConditionsRefused: nothing has this path.
     """
+    see_path(path)
     found = await session.fetch(f"SELECT kind FROM {session.nodes} WHERE path = $1", path)
     if not found:
         raise unknown("path", path)
@@ -181,11 +184,11 @@ async def version_of(session: FoldersSession, of: StoredFolder, tag: str | None)
     """
     if tag is None:
         return None
-    text = f"SELECT version FROM {session.tags} WHERE folder = $1 AND name = $2"
-    found = await session.fetch(text, of.id, tag)
-    if not found:
-        raise unknown("tag", f"tag {tag} of {of.folder.path}")
-    return int(found[0][0])
+    # Compared here: not every database takes every text.
+    for each in await tags(session, of):
+        if each.name == tag:
+            return each.version
+    raise unknown("tag", f"tag {tag!r} of {of.folder.path}")
 
 
 async def remove_tag(session: FoldersSession, path: str, name: str) -> None:

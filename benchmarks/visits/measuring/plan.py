@@ -4,10 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from benchmarks.servers.small import Small
 from schemas.checking.dsn import Backend
 from schemas.config.visits import VisitsConfig
 from schemas.visits.tables import IndexMode
 
+SERVERS = Small(cache_mib=24, memory_mib=112)
+"""So small that the data of a short run outgrow their caches."""
 MAIN = "main"
 SWEEP = "sweep"
 TINY = "tiny"

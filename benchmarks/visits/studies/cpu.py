@@ -18,7 +18,8 @@ import psycopg
 
 from backends import open_visit_store
 from benchmarks.rounds.progress import print_line
-from benchmarks.visits.measuring.servers import running
+from benchmarks.servers.small import running
+from benchmarks.visits.measuring.plan import SERVERS
 from daemon.workloads.frame.messages import Message
 from daemon.workloads.visits.messages import Troubled, Visited, spec_of
 from daemon.workloads.visits.visit_loop import VisitLoop
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Not a folder of the user's alone: as root the server runs under another account.
     with (
         tempfile.TemporaryDirectory(prefix="triggerlog-", ignore_cleanup_errors=True) as folder,
-        running(Path(folder) / "servers", {"alone": Backend.POSTGRESQL}, print_line) as found,
+        running(Path(folder) / "servers", {"alone": Backend.POSTGRESQL}, print_line, SERVERS) as found,
     ):
         for number, mode in enumerate(options.modes):
             settings = dict(setting.split("=", 1) for setting in mode.split(","))

@@ -3,16 +3,20 @@
 import asyncio
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import TypedDict
 
-from backends import open_conditions_store, open_store
+from backends import open_conditions_store, open_folders_store, open_store
 from backends.base import ReadOnly, SchemaMismatch, Store, StoreError, StoreFacts, StoreUnavailable
 from backends.conditions.base import ConditionsStore
+from backends.folders.base import FoldersStore
+from backends.folders.reporting import ReportingStore
 from daemon.core.configuration import LoadedConfig
 from schemas.batch import Durability, Layout
 from schemas.checking.problems import Problem, without_passwords, wrong
 from schemas.conditions.rules import ConditionsRefused
 from schemas.config import Config, DatabaseConfig, GroupConfig
 from schemas.queries import LedgerTail
+from schemas.readings import InstrumentGroup
 
 LOOK_S = 5.0
 """How long a look at a database may take: an operator waits for it."""
@@ -37,8 +41,26 @@ def layout_of(section: GroupConfig, config: Config) -> Layout:
     return section.layout or config.database.layout
 
 
+class Tables(TypedDict):
+    """The groups that have tables, by name, and how they lie there."""
+
+    groups: dict[str, InstrumentGroup]
+    layouts: dict[str, Layout]
+
+
+def tables_of(config: Config) -> Tables:
+    """What a store of readings is to know; those that report on change go into folders."""
+    sections = config.trigger_groups
+    return Tables(
+        groups={section.name: section.group() for section in sections},
+        layouts={section.name: layout_of(section, config) for section in sections},
+    )
+
+
 def durability_of(section: GroupConfig, config: Config) -> Durability:
-    """The durability a group asks for: its own, or the database's."""
+    """The durability a group asks for: its own, or the database's; a folder has one alone."""
+    if section.folder is not None:
+        return Durability.SYNC
     return section.durability or config.database.durability
 
 
@@ -52,14 +74,24 @@ def store_of(loaded: LoadedConfig, *, timeout_s: float | None = None) -> Store:
     config, database = loaded.config, loaded.config.database
     if timeout_s is not None:
         database = database.model_copy(update={"command_timeout_s": min(timeout_s, database.command_timeout_s)})
-    return open_store(
+    tables = open_store(
         database,
         logger=config.logger,
-        groups={section.name: section.group() for section in config.groups},
-        layouts={section.name: layout_of(section, config) for section in config.groups},
+        **tables_of(config),
         state_dir=loaded.state_dir,
         password=loaded.password,
     )
+    reporting = {section.name: section.group() for section in config.groups if section.folder is not None}
+    if not reporting:
+        return tables
+    folders = open_folders_store(
+        database,
+        schema=config.folders.schema_name,
+        state_dir=loaded.state_dir,
+        password=loaded.password,
+        connections=min(len(reporting), config.folders.connections),
+    )
+    return ReportingStore(tables, folders, reporting, logger=config.logger)
 
 
 def reading_from(loaded: LoadedConfig) -> tuple[DatabaseConfig, str | None]:
@@ -82,8 +114,7 @@ def asked_store_of(loaded: LoadedConfig, *, give_up_s: float) -> Store:
     return open_store(
         database,
         logger=config.logger,
-        groups={section.name: section.group() for section in config.groups},
-        layouts={section.name: layout_of(section, config) for section in config.groups},
+        **tables_of(config),
         state_dir=loaded.state_dir,
         password=password,
         read_only=ReadOnly(connections=1, give_up_s=give_up_s),
@@ -113,6 +144,30 @@ def conditions_store_of(loaded: LoadedConfig, *, connections: int) -> Conditions
     )
 
 
+def asked_folders_store_of(loaded: LoadedConfig, *, give_up_s: float) -> FoldersStore:
+    """Make the store of folders that a command asks, where readers read; an embedded server has to run already."""
+    database, password = reading_from(loaded)
+    return open_folders_store(
+        database.model_copy(update={"command_timeout_s": give_up_s}),
+        schema=loaded.config.folders.schema_name,
+        state_dir=loaded.state_dir,
+        password=password,
+        connections=1,
+    )
+
+
+def folders_store_of(loaded: LoadedConfig) -> FoldersStore:
+    """Make the store of folders that the daemon opens, in its own database."""
+    folders = loaded.config.folders
+    return open_folders_store(
+        loaded.config.database.model_copy(update={"command_timeout_s": folders.timeout_s}),
+        schema=folders.schema_name,
+        state_dir=loaded.state_dir,
+        password=loaded.password,
+        connections=folders.connections,
+    )
+
+
 async def look_at_database(loaded: LoadedConfig) -> Look:
     """Ask the database whether the daemon could use it as configured, and change nothing in it.
 
@@ -139,19 +194,18 @@ async def look_at_readers(loaded: LoadedConfig) -> tuple[Problem, ...]:
     if config.readers.dsn is None:
         return ()
     database, password = reading_from(loaded)
-    groups = {section.name: section.group() for section in config.groups}
+    tables = tables_of(config)
     store = open_store(
         database,
         logger=config.logger,
-        groups=groups,
-        layouts={section.name: layout_of(section, config) for section in config.groups},
+        **tables,
         state_dir=loaded.state_dir,
         password=password,
         read_only=ReadOnly(connections=1, give_up_s=LOOK_S),
     )
     try:
         async with asyncio.timeout(2 * LOOK_S):
-            for group in groups.values():
+            for group in tables["groups"].values():
                 await store.ask(LedgerTail(group=group, most=1))
     except (StoreUnavailable, TimeoutError) as error:
         problem = str(error) or f"{without_passwords(config.readers.dsn)} does not answer in time"

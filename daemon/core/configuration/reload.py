@@ -37,6 +37,7 @@ RELOADABLE = frozenset(
         "conditions.by",
         "conditions.payloads",
         "conditions.tag",
+        "folders.answer_mib",
         "groups[].retention.keep_days",
         "groups[].retention.max_gib",
         "journal.max_mib",

@@ -1,7 +1,10 @@
-"""The processor of this machine."""
+"""The machine: its processor, cores and memory."""
 
+import os
 import platform
 from pathlib import Path
+
+import psutil
 
 
 def processor() -> str:
@@ -12,3 +15,13 @@ def processor() -> str:
         return platform.processor() or platform.machine()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.machine()
+
+
+def machine() -> dict[str, str]:
+    """The processor, its cores, the memory, and Python's version."""
+    return {
+        "processor": processor(),
+        "cores": str(os.cpu_count() or 1),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.1f} GiB",
+        "python": platform.python_version(),
+    }

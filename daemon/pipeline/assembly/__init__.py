@@ -4,19 +4,22 @@ In come blocks of readings with the `origin` of each, out go closed blocks. `ass
 are of: `runs` numbers the runs of all groups and `open_runs` has those of this one; in each, `progress` tells which
 readings fit, and `strays` holds back those that do not. `triggers` puts them into their triggers and closes these:
 `pool` has the open ones, `closing` makes their ledger rows, `window` has the closed ones, which late readings still
-find, and `unplaced` what belongs to them or to none. `reading_set` recognises a dead letter when it comes
-again. `receipts`, with `unsettled`, knows up to where each connection is settled, and `sessions` up to where each
-sender's stream is; `in_hand` shows the watch over instruments what is open.
+find. `outcomes` refuses readings and sets them aside, and `unplaced` has what goes with the next closed block beside
+its triggers. `reading_set` recognises a dead letter when it comes again. `receipts`, with `unsettled`, knows up to
+where each connection is settled, and `sessions` up to where each sender's stream is; `in_hand` shows the watch over
+instruments what is open. For a group that reports on change, whose readings belong to no trigger, `reports` is in the
+place of `assembly` and `triggers`.
 """
 
 from daemon.pipeline.assembly.assembly import Assembly
 from daemon.pipeline.assembly.in_hand import InHand
 from daemon.pipeline.assembly.open_runs import RUNS_MOST
 from daemon.pipeline.assembly.origin import Origin
+from daemon.pipeline.assembly.outcomes import AssemblyCounts
 from daemon.pipeline.assembly.receipts import Receipts
+from daemon.pipeline.assembly.reports import ReportAssembly
 from daemon.pipeline.assembly.runs import EPOCHS_MOST, Runs
 from daemon.pipeline.assembly.sessions import MOST_SESSIONS, Joined
-from daemon.pipeline.assembly.triggers import AssemblyCounts
 
 __all__ = [
     "EPOCHS_MOST",
@@ -28,5 +31,6 @@ __all__ = [
     "Joined",
     "Origin",
     "Receipts",
+    "ReportAssembly",
     "Runs",
 ]

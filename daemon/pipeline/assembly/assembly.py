@@ -11,6 +11,7 @@ from daemon.pipeline.assembly.not_begun import NotBegun
 from daemon.pipeline.assembly.open_run import OpenRun
 from daemon.pipeline.assembly.open_runs import OpenRuns
 from daemon.pipeline.assembly.origin import Origin
+from daemon.pipeline.assembly.outcomes import AssemblyCounts
 from daemon.pipeline.assembly.pool import FREE
 from daemon.pipeline.assembly.progress import MOST_TRIGGER, ONE_MOMENT_NS
 from daemon.pipeline.assembly.reading_set import ReadingSet
@@ -18,7 +19,7 @@ from daemon.pipeline.assembly.receipts import Receipts
 from daemon.pipeline.assembly.runs import Runs
 from daemon.pipeline.assembly.sessions import Sessions
 from daemon.pipeline.assembly.strays import Move, Stray, Strays
-from daemon.pipeline.assembly.triggers import AssemblyCounts, Triggers
+from daemon.pipeline.assembly.triggers import Triggers
 from schemas.batch import Aside, ClosedBlock
 from schemas.readings import Array, InstrumentGroup, join
 from schemas.sessions import NO_SESSIONS

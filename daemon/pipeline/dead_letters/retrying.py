@@ -179,9 +179,11 @@ class Retrying:
     async def _commit(self, offered: Sequence[tuple[Letter, ClosedBlock]]) -> None:
         letters = [letter for letter, _ in offered]
         # One that has made way lies behind what belongs to its trigger.
-        block = await self._told_anew([block for _, block in sorted(offered, key=lambda each: each[0].origin)])
-        self._gaps.forget()  # what came since they were kept is committed without this one knowing
-        batch = self._batch(letters, await self._gaps.fit([block]))
+        blocks = [block for _, block in sorted(offered, key=lambda each: each[0].origin)]
+        if not self._group.reports:
+            self._gaps.forget()  # what came since they were kept is committed without this one knowing
+            blocks = await self._gaps.fit([await self._told_anew(blocks)])
+        batch = self._batch(letters, blocks)
         mine = {letter.serial for letter in letters}
         older = [letter for letter in self._letters.upto(letters[-1].serial) if letter.serial not in mine]
         if older:

@@ -36,6 +36,7 @@ class Instruments:
     def __init__(self, group: InstrumentGroup, alarms: AlarmConfig, events: Events) -> None:
         self._group = group
         self._events = events
+        self._reports = group.reports
         self._watch = Watch(group.size, int(alarms.stale_s * 1e9))
         self._desync = Desync(group.size, limit_ns=int(alarms.clock_offset_ms * 1e6))
         self._announcer = Announcer(group.name, group.instruments)
@@ -50,8 +51,14 @@ class Instruments:
         self._watch.change_stale(int(alarms.stale_s * 1e9))
 
     def note(self, blocks: Sequence[ClosedBlock], monotonic_ns: int) -> None:
-        """Take note of closed triggers and late readings."""
+        """Take note of closed triggers and late readings; of reports, that an instrument was heard.
+
+        One that reports on change is silent while nothing changes, whatever others do.
+        """
         for block in blocks:
+            if self._reports:
+                self._watch.hear(block.late["instrument"], monotonic_ns)
+                continue
             self._watch.note(block, monotonic_ns)
             self._desync.note(block)
 

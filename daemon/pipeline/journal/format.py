@@ -89,13 +89,15 @@ class Header:
 def describe(group: InstrumentGroup) -> dict[str, Any]:
     """Describe what the records of a segment hold; equal for groups whose records are laid out alike."""
     fields: Mapping[str, Any] = group.record.fields or {}
-    return {
+    about: dict[str, Any] = {
         "group": group.name,
         "instruments": group.size,
         "record": [[name, dtype.str, offset] for name, (dtype, offset, *_) in fields.items()],
         "record_bytes": group.record.itemsize,
         "ledger_bytes": ledger_dtype(group.size).itemsize,
     }
+    # What is for a table is for no folder, and the other way round.
+    return about if group.folder is None else {**about, "folder": group.folder}
 
 
 @lru_cache

@@ -150,7 +150,7 @@ async def ask_store(store: Store, group: InstrumentGroup, config: Config) -> InS
     tail = await _ledger_tail(store, group, config.assembly.window, state.runs.values())
     others = [DurableState.decode(data) for name, data in (await store.states()).items() if name != group.name]
     pairs = {pair for each in others for pair in each.runs.items()}
-    dropped = (await store.dropped())[group.name]
+    dropped = (await store.dropped()).get(group.name, ())
     return InStore(tail=tail, position=position, retried=retried, state=state, others=pairs, dropped=dropped)
 
 
@@ -182,11 +182,11 @@ async def recover_group(
     else:
         await outside.workers.call(partial(refuse_turned_off, state_dir, group.name, position, outside.disk))
     if found.recovery is not None:
-        _report_journal(group.name, found.recovery, events)
+        _report_journal(group, found.recovery, events)
     _report_lost(group.name, found.lost, events)
     dead_letters = DeadLetters(folder_of(state_dir, group.name), group, outside)
     unreadable, rejected, letters = await outside.workers.call(_open_dead_letters, dead_letters, in_store, found, most)
-    _report_dead_letters(group.name, unreadable, dead_letters.amount, events)
+    _report_dead_letters(group, unreadable, dead_letters.amount, events)
     heard = heard_last(found.state.runs.values())
     rejected = _of_their_runs(rejected, in_store)
     rows = history = history_of(in_store.tail, [*rejected, *found.newest], most, heard)
@@ -430,14 +430,18 @@ def _readings_in(letters: Iterable[ClosedBlock], blocks: Iterable[ClosedBlock], 
     return join([np.empty(0, group.record), *map(readings_of, letters), *asides])
 
 
-def _report_dead_letters(group: str, unreadable: list[Found], amount: Amount, events: Events) -> None:
+def _report_dead_letters(group: InstrumentGroup, unreadable: list[Found], amount: Amount, events: Events) -> None:
     for found in unreadable:
-        events.error(f"group {group}: {found.problem}")
+        events.error(f"group {group.name}: {found.problem}")
     if amount.blocks:
         events.warning(
-            f"group {group}: {amount.readings} readings of {amount.triggers} triggers are in the dead letters; see"
-            " `triggerlog dead-letters list FILE`"
+            f"group {group.name}: {_words(group, amount)} are in the dead letters; see `triggerlog dead-letters list"
+            " FILE`"
         )
+
+
+def _words(group: InstrumentGroup, amount: Amount) -> str:
+    return f"{amount.readings} readings" + ("" if group.reports else f" of {amount.triggers} triggers")
 
 
 def _report_lost(group: str, readings: int, events: Events) -> None:
@@ -449,22 +453,19 @@ def _report_lost(group: str, readings: int, events: Events) -> None:
         )
 
 
-def _report_journal(group: str, recovery: JournalRecovery, events: Events) -> None:
-    amount = recovery.amount
+def _report_journal(group: InstrumentGroup, recovery: JournalRecovery, events: Events) -> None:
+    amount, name = recovery.amount, group.name
     if amount.blocks:
-        events.info(
-            f"group {group}: {amount.readings} readings of {amount.triggers} triggers were left in the journal, and are"
-            " committed now"
-        )
+        events.info(f"group {name}: {_words(group, amount)} were left in the journal, and are committed now")
     foreign = sum(each.amount.readings for each in recovery.foreign)
     if recovery.loose.readings + foreign:
         events.warning(
-            f"group {group}: {recovery.loose.readings + foreign} readings in the journal do not lead on from where the"
+            f"group {name}: {recovery.loose.readings + foreign} readings in the journal do not lead on from where the"
             " database is (it was put back, another daemon wrote in between, or a record is lost); what of them it"
             " lacks is stored now"
         )
     for damage, copy in zip(recovery.damages, recovery.copies, strict=True):
-        where = f"group {group}: {damage.path.name} in the journal, bytes {damage.start} to {damage.end}"
+        where = f"group {name}: {damage.path.name} in the journal, bytes {damage.start} to {damage.end}"
         if damage.is_torn:
             events.info(
                 f"{where}: a record was being written when the machine or the daemon stopped; the bytes are kept in"

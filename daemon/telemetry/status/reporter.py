@@ -25,6 +25,7 @@ from schemas.api.alarms import AlarmStatus
 from schemas.api.conditions import ConditionsStatus
 from schemas.api.marks import MarksStatus
 from schemas.api.retention import RetentionStatus
+from schemas.api.snapshots import SnapshotsStatus
 from schemas.api.status import (
     DeadLetterCounts,
     DiskStatus,
@@ -75,6 +76,7 @@ class WorkloadsStatus:
     experiment: ExperimentStatus | None = None
     governor: GovernorStatus | None = None
     visits: VisitsStatus | None = None
+    snapshots: SnapshotsStatus | None = None
 
 
 class GroupRates(NamedTuple):
@@ -225,6 +227,7 @@ class Reporter:
             experiment=workloads.experiment,
             governor=workloads.governor,
             visits=workloads.visits,
+            snapshots=workloads.snapshots,
             conditions=self._conditions(),
             marks=self._marks(),
             retention=self._retention(),
@@ -246,12 +249,13 @@ class Reporter:
             instruments=pipeline.group.size,
             layout=pipeline.layout,
             durability=pipeline.durability,
+            folder=pipeline.group.folder,
             at_risk_ms=figures.risk_ms if figures.has_risk_limit else None,
             triggers=_triggers(figures, rates),
             readings=_readings(figures, rates),
             dead_letters=_dead_letters(figures),
             commit_ms=Latency(p50=p50, p99=p99, max=most),
-            missing_now=sum(instruments.states.count(letter) for letter in "msn"),
+            missing_now=0 if pipeline.group.reports else sum(instruments.states.count(letter) for letter in "msn"),
             missing_a_trigger=instruments.missing_a_trigger,
             states=instruments.states,
             quiet_s=instruments.quiet_s,

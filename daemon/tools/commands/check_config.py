@@ -129,7 +129,10 @@ def _summary(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:
         channels = f"{len(group.channels)} channel{'s' if len(group.channels) > 1 else ''}"
         instruments = f"{group.size} instrument{'s' if group.size > 1 else ''}"
         size = f"{instruments} x {channels}, {group.record.itemsize} bytes a reading"
-        yield "group", f"{group.name}: {size}; layout {layout}, durability {durability}"
+        where = f"layout {layout}, durability {durability}"
+        if group.reports:
+            where = f"reports on change into folder {group.folder}, schema {config.folders.schema_name}"
+        yield "group", f"{group.name}: {size}; {where}"
     for source in config.sources:
         yield "source", source.summary
     yield "database", f"{loaded.target}, schema {config.database.schema_name}"
@@ -147,6 +150,8 @@ def _summary(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:
             "conditions",
             f"{at}, schema {served.schema_name}; {served.memory_mib:g} MiB in each of {served.processes}",
         )
+    if config.folders.serve:
+        yield "folders", f"schema {config.folders.schema_name}; {config.folders.connections} connections"
     if config.conditions.tag is not None:
         types = ", ".join(f"{each.name} as {each.calibrated_as}" for each in config.groups if each.calibrated_as)
         yield "calibrated", f"{types}; by {config.conditions.tag}, keys of {config.conditions.by}"

@@ -6,7 +6,7 @@ import typer
 
 from backends import schema_statements
 from daemon.core.configuration import load_config
-from daemon.core.configuration.database import layout_of
+from daemon.core.configuration.database import tables_of
 from daemon.core.outcome import examples
 from daemon.tools.options import File
 from schemas.checking.dsn import Backend
@@ -31,8 +31,7 @@ def schema(
         backend or config.database.backend,
         schema=config.database.schema_name,
         logger=config.logger,
-        groups={section.name: section.group() for section in config.groups},
-        layouts={section.name: layout_of(section, config) for section in config.groups},
+        **tables_of(config),
     )
     for statement in statements:
         typer.echo(f"{_ended(statement.strip())}\n")

@@ -14,7 +14,7 @@ from daemon.core.configuration import load_config
 from daemon.core.outcome import CommandFailed, examples, reason_of, require_extra
 from daemon.tools.commands.visits_run import FOLDER, run
 from daemon.tools.console import FILE_WIDTH, make_console
-from daemon.tools.options import AsJson, CaFile, ConfigOption, DaemonUrl, TokenFile
+from daemon.tools.options import AsJson, CaFile, ConfigOption, DaemonUrl, TokenFile, changes_of
 from daemon.workloads.frame.archive import ID
 from daemon.workloads.visits.archive import CSV, VisitsArchive
 from daemon.workloads.visits.archive import FOLDER as ARCHIVE
@@ -100,7 +100,7 @@ def start(
     ca: CaFile = None,
 ) -> None:
     """Start visits in a daemon; where there are some already it goes on after them. This needs the API's token."""
-    body = _changes(settings or [])
+    body = changes_of(settings or [])
     found = reach(config, daemon=daemon, token_file=token_file, ca=ca)
     _say_status(VisitsStatus.model_validate(_ask(found, "POST", PATH, body).json()))
 
@@ -274,26 +274,6 @@ def _write(path: Path, content: bytes) -> None:
 
 
 # --- a daemon --------------------------------------------------------------------------------------------------------
-
-
-def _changes(texts: list[str]) -> dict[str, Any]:
-    """`survey.scale=0.02` as {"survey": {"scale": 0.02}}; what it may be the daemon says."""
-    import orjson  # noqa: PLC0415
-
-    body: dict[str, Any] = {}
-    for text in texts:
-        field, equals, value = text.partition("=")
-        if not equals or not field:
-            raise CommandFailed(f"--set: {text!r} is no setting; write it like survey.scale=0.02")
-        at = body
-        *tables, name = field.strip().split(".")
-        for table in tables:
-            at = at.setdefault(table, {})
-        try:
-            at[name] = orjson.loads(value)
-        except orjson.JSONDecodeError:
-            at[name] = value
-    return body
 
 
 def _say_status(found: VisitsStatus) -> None:

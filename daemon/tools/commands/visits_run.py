@@ -1,7 +1,6 @@
 """`triggerlog visits run`: its options, and which database it is about."""
 
 import asyncio
-import os
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,8 +13,7 @@ from daemon.core.outcome import VISITS_NEED, CommandFailed, require_extra
 from daemon.tools.console import FILE_WIDTH, make_console
 from schemas.api.visits import VisitsRun
 from schemas.batch import Durability
-from schemas.checking.problems import ConfigError, problems, without_passwords
-from schemas.config import DatabaseConfig
+from schemas.checking.problems import ConfigError, problems
 from schemas.config.visits import Cadence, Connections, Transactions, VisitsConfig, Workers
 from schemas.visits.survey import Survey
 from schemas.visits.tables import IndexMode, LastColumns, LastUpdate
@@ -113,10 +111,11 @@ def run(
     survey = {name: value for name, value in options.items() if name in Survey.model_fields}
     fields = {name: value for name, value in options.items() if name in SETTINGS}
     settings = _settings(loaded, {"cadence": Cadence.FAST} | fields | {"survey": survey})
-    place = _place(loaded, dsn, password_env, folder)
     # Imported here: wrong options are refused, and every help is shown, without the libraries of the run.
+    from daemon.tools.place import place_of  # noqa: PLC0415
     from daemon.tools.visits.standalone import run_standalone  # noqa: PLC0415
 
+    place = place_of(loaded, dsn, password_env, folder, otherwise=FOLDER)
     console = make_console(stderr=True)
     found = asyncio.run(run_standalone(place, settings, console))
     _say(found, place.state_dir, as_json=as_json, as_csv=as_csv)
@@ -130,31 +129,6 @@ def _settings(loaded: LoadedConfig | None, changes: dict[str, Any]) -> VisitsCon
         return with_changes(VisitsConfig() if loaded is None else loaded.config.visits, changes)
     except ValidationError as error:
         raise ConfigError(problems(VisitsConfig, error.errors(include_url=False))) from None
-
-
-def _place(loaded: LoadedConfig | None, dsn: str | None, password_env: str | None, folder: Path | None) -> Any:
-    from daemon.tools.visits.standalone import Place  # noqa: PLC0415
-
-    if loaded is not None and dsn is None:
-        if password_env is not None:
-            raise CommandFailed("--password-env: is of --dsn; leave it out, CONFIG says where its password is")
-        state = loaded.state_dir if folder is None else folder.absolute()
-        if loaded.config.database.dsn is None and folder is not None:
-            raise CommandFailed("--folder: CONFIG's PostgreSQL runs below its state_dir; leave it out, or give --dsn")
-        return Place(database=loaded.config.database, password=loaded.password, state_dir=state, target=loaded.target)
-    state = (loaded.state_dir if loaded is not None and folder is None else folder or FOLDER).absolute()
-    try:
-        database = DatabaseConfig(dsn=dsn, password_env=password_env)
-    except ValidationError as error:
-        raise ConfigError(problems(DatabaseConfig, error.errors(include_url=False))) from None
-    target = f"embedded PostgreSQL under {state}" if dsn is None else without_passwords(dsn)
-    return Place(database=database, password=_password(password_env), state_dir=state, target=target)
-
-
-def _password(name: str | None) -> str | None:
-    from daemon.web.secrets import from_either  # noqa: PLC0415
-
-    return from_either(name, None, os.environ, field="password")
 
 
 def _say(found: VisitsRun, state_dir: Path, *, as_json: bool, as_csv: bool) -> None:

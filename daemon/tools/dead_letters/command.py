@@ -58,7 +58,7 @@ def list_(
     if not every:
         typer.echo("There are no dead letters.")
         return
-    for line in lines_of(pending):
+    for line in lines_of(pending, {each.name for each, _ in opened if each.reports}):
         typer.echo(line)
     if not all(letter.is_aside for letter in every):
         typer.echo(f"Fix the cause, then: triggerlog dead-letters retry {file}")

@@ -74,7 +74,9 @@ def reconcile(
 
 
 def _names(loaded: LoadedConfig, group: str | None, removed: int) -> list[str]:
-    names = [section.name for section in loaded.config.groups]
+    names = [section.name for section in loaded.config.trigger_groups]
+    if not names:
+        raise CommandFailed(f"{loaded.path} has no group with triggers to count; all of them report into folders")
     if group is None:
         if removed and len(names) > 1:
             raise CommandFailed(f"--removed counts readings of one group; name it with --group ({', '.join(names)})")
@@ -105,7 +107,7 @@ async def _survey(
                     typer.echo(text, err=True)
 
             found = {}
-            for section in loaded.config.groups:
+            for section in loaded.config.trigger_groups:
                 if section.name in names:
                     findings = await survey.of_group(section, counting)
                     found[section.name] = dataclasses.replace(findings, removed=removed)

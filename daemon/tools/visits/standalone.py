@@ -3,17 +3,16 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, aclosing, asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, aclosing, contextmanager
 
 from rich.console import Console
 
-from backends import open_store, open_visit_store
-from backends.base import StoreError, StoreFacts
+from backends import open_visit_store
+from backends.base import StoreError
 from daemon.core.outcome import CommandFailed, reason_of
 from daemon.tools.console.progress import ProgressBar
+from daemon.tools.place import Place, server_facts
 from daemon.tools.visits.tables import left_words, state_words, visit_words
 from daemon.workloads.frame.supervised import ProcessFailed
 from daemon.workloads.visits.archive import FOLDER, VisitsArchive, VisitsInUse, read_run
@@ -21,7 +20,6 @@ from daemon.workloads.visits.facts import facts_of
 from daemon.workloads.visits.messages import spec_of, visits_process
 from daemon.workloads.visits.progress import RunProgress
 from schemas.api.visits import VisitsRun
-from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.states import RunState
 
@@ -29,16 +27,6 @@ COUNT_WITHIN_S = 60.0
 """Time for counting the rows at the end; after it the server's estimates have to do."""
 LINES = 10
 """Where there is no terminal, so many lines show how far it is."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """Which database, and where a run is archived. state_dir: absolute; an embedded PostgreSQL runs there."""
-
-    database: DatabaseConfig
-    password: str | None
-    state_dir: Path
-    target: str
 
 
 class Interrupted(CommandFailed):
@@ -60,7 +48,7 @@ async def run_standalone(place: Place, settings: VisitsConfig, console: Console)
             run = RunProgress(archive, archive.new_id(), settings, target=target)
             stack.callback(run.close)
             run.begin()
-            async with _server(place) as facts:
+            async with server_facts(place, "visits") as facts:
                 try:
                     state, problem = await _carried_out(place, run, console)
                 except Interrupted:
@@ -77,18 +65,6 @@ async def run_standalone(place: Place, settings: VisitsConfig, console: Console)
         raise CommandFailed(str(error)) from None
     except OSError as error:
         raise CommandFailed(f"--folder: {archive.folder} cannot be used ({reason_of(error)})") from None
-
-
-@asynccontextmanager
-async def _server(place: Place) -> AsyncIterator[StoreFacts]:
-    """Keep an embedded server running meanwhile; tell what the server says of itself."""
-    store = open_store(
-        place.database, logger="visits", groups={}, layouts={}, state_dir=place.state_dir, password=place.password
-    )
-    try:
-        yield await store.facts()
-    finally:
-        await store.close()
 
 
 async def _carried_out(place: Place, run: RunProgress, console: Console) -> tuple[RunState, str | None]:

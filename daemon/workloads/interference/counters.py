@@ -9,6 +9,7 @@ import numpy as np
 import psutil
 
 from daemon.core.monitoring.metrics import percentile_of, percentile_within
+from daemon.core.process.usage import machine_seconds
 from daemon.pipeline.pipeline import Pipeline
 from daemon.workloads.readers.measuring import Totals, percentiles_ms
 from daemon.workloads.readers.reader import Figures
@@ -39,10 +40,8 @@ class Counters:
 def read_counters(pipelines: Iterable[Pipeline]) -> Counters:
     """Counters now; at least one pipeline."""
     figures = [pipeline.figures() for pipeline in pipelines]
-    own, machine = _PROCESS.cpu_times(), psutil.cpu_times()
-    idle = machine.idle + getattr(machine, "iowait", 0.0)
-    # Linux counts what guests use among what users do, too.
-    everything = sum(machine) - getattr(machine, "guest", 0.0) - getattr(machine, "guest_nice", 0.0)
+    own = _PROCESS.cpu_times()
+    busy_s, all_s = machine_seconds()
     return Counters(
         at_s=time.monotonic(),
         fine=np.sum([pipeline.latencies.fine for pipeline in pipelines], axis=0),
@@ -50,8 +49,8 @@ def read_counters(pipelines: Iterable[Pipeline]) -> Counters:
         readings=sum(each.committed.readings for each in figures),
         received=sum(each.assembled.received for each in figures),
         cpu_s=own.user + own.system,
-        busy_s=everything - idle,
-        all_s=everything,
+        busy_s=busy_s,
+        all_s=all_s,
     )
 
 

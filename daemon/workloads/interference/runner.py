@@ -177,6 +177,8 @@ class ExperimentRunner(Runner[ExperimentRun]):
         others = {name for name, each in status.readers.items() if name not in own and each.admitted}
         if status.visits is not None and status.visits.is_active:
             others.add("a run of visits")
+        if status.snapshots is not None and status.snapshots.is_active:
+            others.add("snapshot readers")
         return governor_words(status.governor), frozenset(others)
 
     async def _carry_out(self, run: ExperimentRun) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from backends import open_store
 from backends.base import ReadOnly, ServerView, Store, StoreError
 from daemon.core.configuration import LoadedConfig
-from daemon.core.configuration.database import layout_of
+from daemon.core.configuration.database import tables_of
 
 EVERY_S = 1.0
 GIVE_UP_S = 10.0
@@ -91,8 +91,7 @@ def watching_store(loaded: LoadedConfig) -> Store:
     return open_store(
         config.database,
         logger=config.logger,
-        groups={section.name: section.group() for section in config.groups},
-        layouts={section.name: layout_of(section, config) for section in config.groups},
+        **tables_of(config),
         state_dir=loaded.state_dir,
         password=loaded.password,
         read_only=ReadOnly(connections=1, give_up_s=GIVE_UP_S),

@@ -125,7 +125,9 @@ class Readers:
             raise WorkloadRefused("there is no global tag to calibrate by", fix, "kind")
 
     def _group_of(self, workload: Workload) -> GroupConfig:
-        sections = {section.name: section for section in self._loaded.config.groups}
+        sections = {section.name: section for section in self._loaded.config.trigger_groups}
+        if not sections:
+            raise WorkloadRefused("no group has triggers to read", "add a group without `folder`", "group")
         if workload.group is None:
             return next(iter(sections.values()))
         if workload.group not in sections:

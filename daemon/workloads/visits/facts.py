@@ -1,13 +1,9 @@
 """What a record has besides measures: the server, the machine, and the rows that the formula expects."""
 
-import os
-import platform
 from typing import Any
 
-import psutil
-
 from backends.base import StoreFacts
-from daemon.core.process.processor import processor
+from daemon.core.process.processor import machine
 from schemas.config.visits import VisitsConfig
 
 
@@ -25,13 +21,3 @@ def expected(settings: VisitsConfig, visits: int) -> dict[str, float]:
     from daemon.workloads.visits.expected import rows  # noqa: PLC0415
 
     return rows(settings.survey, visits, settings.tiles, settings.index_mode) if visits else {}
-
-
-def machine() -> dict[str, str]:
-    """The processor, its cores, the memory, and Python's version."""
-    return {
-        "processor": processor(),
-        "cores": str(os.cpu_count() or 1),
-        "memory": f"{psutil.virtual_memory().total / 2**30:.1f} GiB",
-        "python": platform.python_version(),
-    }

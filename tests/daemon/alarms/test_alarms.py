@@ -71,6 +71,33 @@ def test_an_alarm_of_the_disk_does_not_flicker_at_its_limit() -> None:
     assert [alarm.key for alarm in alarms(at_the_limit, frozenset({"disk"}))] == ["disk"]
 
 
+def test_channels_that_report_on_change_may_be_silent() -> None:
+    now = status(states={"bpm": {"3": "n", "4": "n"}})
+    assert [alarm.key for alarm in alarms(now)] == ["instruments"]
+    still = now.groups["bpm"].model_copy(update={"folder": "/magnets/current", "quiet_s": 1e6})
+    assert alarms(now.model_copy(update={"groups": {"bpm": still}})) == []
+
+
+def test_reports_that_are_set_aside_are_not_called_readings_of_triggers() -> None:
+    now = status()
+    lying = DeadLetterCounts(letters=1, readings=2, aside=2)
+    for folder, what in (
+        (None, "Readings set aside, as they are for no trigger"),
+        ("/a", "Reports set aside, as they"),
+    ):
+        group = now.groups["bpm"].model_copy(update={"folder": folder, "dead_letters": lying})
+        texts = [alarm.text for alarm in alarms(now.model_copy(update={"groups": {"bpm": group}}))]
+        assert any(text.startswith(what) and "bpm 2" in text for text in texts)
+
+
+def test_reports_that_wait_are_a_backlog() -> None:
+    now = status()
+    group = now.groups["bpm"]
+    readings = group.readings.model_copy(update={"waiting": 10_000_000})
+    waiting = group.model_copy(update={"folder": "/magnets/current", "readings": readings, "drained_in_s": None})
+    assert "backlog" in [alarm.key for alarm in alarms(now.model_copy(update={"groups": {"bpm": waiting}}))]
+
+
 def test_a_late_instrument_is_no_alarm() -> None:
     assert keys(states={"bpm": {"3": "l"}}) == []
 

@@ -23,6 +23,7 @@ from daemon.api.app import make_app
 from daemon.core.moments import read_rfc3339, rfc3339
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
+from daemon.folders.opened import OpenedFolders
 from daemon.marks import MarkKeeper
 from daemon.pipeline.pipeline import Pipeline
 from daemon.telemetry.status.reporter import Reporter, WorkloadsStatus
@@ -70,6 +71,7 @@ class Service:
     events: Events
     alarms: AlarmKeeper
     marks: MarkKeeper
+    folders: OpenedFolders | None = None
 
     def announce_run(self, epoch: int) -> dict[str, int | None]:
         return {name: pipeline.announce_run(epoch) for name, pipeline in self.pipelines.items()}

@@ -1,10 +1,13 @@
 import time
+from typing import Any
 
 import orjson
 
 from dashboard.feed.frames import COLUMNS, changed, point, points, sections
+from schemas.api.snapshots import SnapshotsStatus
 from schemas.api.status import DiskStatus, Shortfall
 from tests.page.served import snapshot
+from tests.page.snapshots import STATUS
 
 NOW_NS = time.time_ns()
 
@@ -41,6 +44,17 @@ def test_a_section_travels_only_when_it_changed() -> None:
     later = changed(sections(snapshot(3, NOW_NS, count=5, states={"bpm": {"7": "s"}})), before)
     assert later.keys() == {"states/bpm", "words/bpm"}
     assert later["states/bpm"][7] == "s"
+
+
+def test_a_run_of_snapshot_readers_changes_its_section_whenever_a_client_moves_and_sends_no_figure_a_client() -> None:
+    def told(**changes: Any) -> dict[str, Any]:
+        run = SnapshotsStatus.model_validate(STATUS | changes)
+        return dict(sections(snapshot(1, time.time_ns()).model_copy(update={"snapshots": run}))["snapshots"])
+
+    before = told()
+    assert len(orjson.dumps(before)) < 120
+    assert told(progress=[percent + 1 for percent in STATUS["progress"]]) != before
+    assert sections(snapshot(1, time.time_ns()))["snapshots"] is None
 
 
 def test_a_disk_that_does_not_say_how_large_it_is_is_none() -> None:

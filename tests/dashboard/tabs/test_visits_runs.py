@@ -13,8 +13,9 @@ from daemon.workloads.visits.curves import curves
 from daemon.workloads.visits.series import rows_of
 from dashboard.feed.client import Daemon, DaemonApi
 from dashboard.feed.hub import Hub
+from dashboard.tabs.runs import newer
 from dashboard.tabs.visits import runs as runs_
-from dashboard.tabs.visits.callbacks import asked, newer
+from dashboard.tabs.visits.callbacks import asked
 from dashboard.tabs.visits.charts import SERIES, STEPS
 from dashboard.tabs.visits.runs import OF_VISIT, VisitRuns, following, has_grown
 from schemas.api.visits import TIMES, Visits, VisitsFigures, VisitsRun
@@ -166,13 +167,12 @@ async def test_what_cannot_be_had_is_said_in_one_line(stand: Stand) -> None:
     await nobody.close()
 
 
-async def test_no_more_figures_are_held_than_somebody_looks_at(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs_, "MOST", 2)
-    names = [f"2025123{number}T120000Z" for number in range(3)]
+async def test_no_more_figures_are_held_than_somebody_looks_at(stand: Stand) -> None:
+    names = [f"202512{10 + number}T120000Z" for number in range(runs_.MOST + 1)]
     stand.served["past_visits"] = names
     for name in names:
         assert await asked(stand.runs, {"visits": name}) == ""
-    assert [stand.runs.known(name) is not None for name in names] == [False, True, True]
+    assert [stand.runs.known(name) is not None for name in names] == [False, *[True] * runs_.MOST]
 
 
 def test_of_two_ticks_the_later_one_has_what_is_chosen() -> None:

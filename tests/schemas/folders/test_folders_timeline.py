@@ -60,3 +60,19 @@ def test_the_newest_of_each_channel_and_what_is_seen_of_the_others() -> None:
         (2, 0, OPEN, 4),
     ]
     assert pieces(NOTHING, versions[:0]).tolist() == []
+
+
+def test_many_intervals_of_one_channel_hide_each_other() -> None:
+    # With a look through all of them for each piece, this would take minutes.
+    count = 100_000
+    block = np.zeros(count + 1, DTYPE)
+    block["since"][:count] = np.arange(count) * 10
+    block["until"][:count] = block["since"][:count] + 25
+    block["since"][count], block["until"][count] = 5, count * 10
+    # Of each three that overlap, the later one is the newer; the long one is the oldest.
+    found = pieces(block, np.append(np.arange(1, count + 1), 0))
+    assert found["since"].tolist() == block["since"][:count].tolist()
+    assert found["until"].tolist() == [*block["since"][1:count].tolist(), int(block["until"][count - 1])]
+    found = pieces(block, np.append(np.arange(count, 0, -1), count + 1))
+    assert found["since"].tolist() == [0, 5, count * 10, count * 10 + 5]
+    assert found["until"].tolist() == [5, count * 10, count * 10 + 5, count * 10 + 15]

@@ -1,0 +1,115 @@
+"""What is counted beside the workload: bytes on the wire and on the disk, and blocks that are read after a start."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
+
+import psycopg
+from pymongo import MongoClient
+
+from backends import open_folders_store
+from benchmarks.servers.base import Server
+from benchmarks.servers.mysql import connect
+from daemon.workloads.snapshots.cliff import AT_CHUNK
+from daemon.workloads.snapshots.data import Data
+from daemon.workloads.snapshots.looks import looks_at
+from daemon.workloads.snapshots.messages import Spec
+from schemas.checking.dsn import Backend
+from schemas.config import DatabaseConfig
+
+SOCKET = ".s.PGSQL.5432"
+
+
+class Wire:
+    """Counts bytes from a server."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+
+@asynccontextmanager
+async def counted_wire(dsn: str) -> AsyncIterator[tuple[str, Wire]]:
+    """A DSN by which the same server is reached, and what counts the bytes that come from it."""
+    wire, parts = Wire(), urlsplit(dsn)
+    socket = parse_qs(parts.query).get("host", [""])[0]
+
+    async def hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if socket:
+            there = await asyncio.open_unix_connection(f"{socket}/{SOCKET}")
+        else:
+            there = await asyncio.open_connection(parts.hostname, parts.port)
+        await asyncio.gather(_one_way(reader, there[1], Wire()), _one_way(there[0], writer, wire))
+
+    with tempfile.TemporaryDirectory() as folder:
+        if socket:
+            server = await asyncio.start_unix_server(hand_on, Path(folder) / SOCKET)
+            through = parts._replace(query=f"host={quote(folder, safe='')}")
+        else:
+            server = await asyncio.start_server(hand_on, "127.0.0.1")
+            port = server.sockets[0].getsockname()[1]
+            through = parts._replace(netloc=parts.netloc.replace(f":{parts.port}", f":{port}"))
+        async with server:
+            yield urlunsplit(through), wire
+
+
+async def _one_way(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wire: Wire) -> None:
+    try:
+        while data := await reader.read(1 << 16):
+            wire.bytes += len(data)
+            writer.write(data)
+            await writer.drain()
+    except ConnectionError:  # whoever went first
+        pass
+    finally:
+        writer.close()
+
+
+async def wire_bytes(spec: Spec) -> int:
+    """Bytes that a server sends for a whole snapshot, connecting and all."""
+    data = Data(spec.snapshots)
+    assert spec.database.dsn is not None
+    async with counted_wire(spec.database.dsn) as (dsn, wire):
+        store = open_folders_store(DatabaseConfig(dsn=dsn), schema=spec.snapshots.schema_name, state_dir=spec.state_dir)
+        for path in data.paths:
+            await store.snapshot(path, data.at(AT_CHUNK))
+        await store.close()
+        return wire.bytes
+
+
+async def cold_blocks(spec: Spec) -> int | None:
+    """Blocks that a server which has just started reads for a snapshot of the first folder.
+
+    What it reads for any first question, such as its catalog, is read by asking for the second folder before.
+    """
+    data, looks = Data(spec.snapshots), looks_at(spec)
+    try:
+        for folder in (1, 0):
+            before = await looks.settled()
+            store = open_folders_store(spec.database, schema=spec.snapshots.schema_name, state_dir=spec.state_dir)
+            await store.snapshot(data.paths[folder], data.at(AT_CHUNK))
+            await store.close()
+        after = await looks.settled()
+    finally:
+        await looks.close()
+    return None if before.read is None or after.read is None else round(after.read - before.read)
+
+
+def disk_bytes(server: Server, schema: str) -> int:
+    """Bytes of the tables and indexes of a schema, as the server says."""
+    if server.backend is Backend.POSTGRESQL:
+        text = (
+            "SELECT sum(pg_total_relation_size(c.oid))::int8 FROM pg_class c JOIN pg_namespace n"
+            " ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind = 'r'"
+        )
+        with psycopg.connect(server.dsn) as connection:
+            return int(connection.execute(text, (schema,)).fetchall()[0][0])
+    if server.backend is Backend.MYSQL:
+        text = "SELECT sum(FILE_SIZE) FROM information_schema.INNODB_SYS_TABLESPACES WHERE NAME LIKE %s"
+        with closing(connect(server.dsn)) as sql, sql.cursor() as cursor:
+            cursor.execute(text, (f"{schema}/%",))
+            return int(cursor.fetchall()[0][0])
+    with MongoClient[dict[str, float]](server.dsn) as client:
+        return int(client[schema].command("dbStats")["storageSize"])

@@ -1,0 +1,118 @@
+"""What is measured: conditions that take turns, by part and database; pure functions.
+
+All are runs of the workload `daemon.workloads.snapshots`, on data in the paper's proportions: channels of 1,000
+characters, valid for 300 s, a snapshot asked for each 5 s, which become shorter alike.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.servers.small import Small
+from schemas.api.snapshots import SnapshotSettings
+from schemas.checking.dsn import Backend
+from schemas.folders.folders import FolderLayout
+
+EFFICIENCY, CLIFF, COLD, PAYLOAD, CHUNKS, WRITING = PARTS = (
+    *("efficiency", "cliff", "cold", "payload", "chunks", "writing"),
+)
+OURS, PAPERS = FolderLayout.WINDOW, FolderLayout.CHANNEL_MAX
+LAYOUTS: Mapping[Backend, tuple[FolderLayout, ...]] = {
+    Backend.POSTGRESQL: tuple(FolderLayout),
+    Backend.MYSQL: (OURS, PAPERS),
+    Backend.MONGODB: (OURS,),
+}
+"""MongoDB has one way, whatever the layout."""
+SCALE = 0.02
+"""Of time: 500 s are 10 s, 5 s are 0.1 s."""
+FIVE_FOLD = {"folders": 10, "scale": SCALE, "cycles": 6}
+"""A tenth of the paper's folders, 50 times as often: 100,000 rows/s are asked for, and the paper asked for 20,000."""
+FEW = {"folders": 2, "channels": 100, "intervals": 20, "scale": 0.2, "cycles": 2}
+"""What FerretDB can do at all: 200 rows each second."""
+CLIFF_DATA = {"folders": 24, "intervals": 12, "cycles": 0}
+PAYLOAD_DATA = {"folders": 2, "intervals": 12, "cycles": 0, "cliff": False}
+CHUNKED = {**FIVE_FOLD, "clients": 20, "cliff": False}
+LASTS = 24
+"""Seconds of the clock that a condition of chunks reads at least."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """One way to run the workload on one database. name: unique in its part and database."""
+
+    part: str
+    backend: Backend
+    name: str
+    settings: SnapshotSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How much is measured. rounds: of conditions that take turns. small: fields that make everything smaller."""
+
+    rounds: int = 2
+    efficiency_cache_mib: int = 40
+    cliff_cache_mib: int = 24
+    small: Mapping[str, Any] | None = None
+
+    def servers(self, part: str) -> Small:
+        """How small servers are: in the paper a cache was 4 times as large as the snapshot."""
+        cache = self.cliff_cache_mib if part in (CLIFF, COLD) else self.efficiency_cache_mib
+        # PostgreSQL reads past the page cache as MariaDB does: what its own cache has not is on the disk.
+        return Small(cache_mib=cache, postgresql={"debug_io_direct": "data"}, connections=300)
+
+
+QUICK = Plan(rounds=1, small={"folders": 2, "channels": 50, "cycles": 1, "clients": 10})
+
+
+def conditions(part: str, backend: Backend, plan: Plan) -> list[Condition]:
+    """Those of a part, in the order in which they take turns."""
+    return [
+        Condition(part=part, backend=backend, name=name, settings=_settings(fields, plan))
+        for name, fields in _named(part, backend)
+    ]
+
+
+def _named(part: str, backend: Backend) -> Iterator[tuple[str, dict[str, Any]]]:
+    if backend is Backend.MONGODB:
+        if part == EFFICIENCY:
+            yield OURS, dict(FEW)
+        if part == PAYLOAD:
+            yield from _payloads({**FEW, "cycles": 0, "cliff": False})
+        return
+    if part == EFFICIENCY:
+        for layout in (OURS, PAPERS):
+            yield layout, {**FIVE_FOLD, **_laid(layout)}
+    if part in (CLIFF, COLD):
+        for layout in LAYOUTS[backend]:
+            yield layout, {**CLIFF_DATA, **_laid(layout), "cliff": part == CLIFF}
+    if part == PAYLOAD:
+        yield from _payloads(PAYLOAD_DATA)
+    if part == CHUNKS:
+        yield from _chunks()
+
+
+def _payloads(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for payload in ("random", "constant"):
+        yield payload, {**data, "payload": payload}
+
+
+def _chunks() -> Iterator[tuple[str, dict[str, Any]]]:
+    for layout in (OURS, PAPERS):
+        for chunk_s in (5, 10, 60):
+            cycle_s = CHUNKED["clients"] * chunk_s * SCALE
+            cycles = max(2, round(LASTS / cycle_s))
+            yield f"{layout} {chunk_s} s", {**CHUNKED, **_laid(layout), "chunk_s": chunk_s, "cycles": cycles}
+    cycles = round(LASTS / (CHUNKED["clients"] * 5 * SCALE))
+    yield f"{OURS} changes", {**CHUNKED, **_laid(OURS), "ask": "changes", "cycles": cycles}
+    yield f"{PAPERS} control", {**CHUNKED, **_laid(PAPERS), "sample": "control", "cycles": cycles}
+
+
+def _laid(layout: FolderLayout) -> dict[str, Any]:
+    """A layout, with the insertion order that goes with it: the paper inserted by channel."""
+    return {"layout": layout, "order": "channel" if layout.by_channel else "time"}
+
+
+def _settings(fields: Mapping[str, Any], plan: Plan) -> SnapshotSettings:
+    smaller = {name: value for name, value in (plan.small or {}).items() if fields.get(name) != 0}
+    return SnapshotSettings.model_validate({**fields, **smaller})

@@ -1,0 +1,148 @@
+"""`python -m benchmarks.folders.run` (`make bench-folders`): measure by turns, keep JSON, and write the report."""
+
+import argparse
+import os
+import shlex
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from backends.base import StoreError
+from benchmarks.folders.measuring import RunFailed, counted, measured
+from benchmarks.folders.plan import PARTS, QUICK, WRITING, Plan, conditions
+from benchmarks.folders.record import Counted, Measured, Record, Writing
+from benchmarks.folders.report.html import page
+from benchmarks.folders.report.markdown import text
+from benchmarks.folders.writing import writing
+from benchmarks.rounds.progress import print_line
+from benchmarks.servers.small import running
+from daemon.core.process.processor import machine
+from schemas.checking.dsn import Backend
+
+FOLDER = Path(__file__).parents[2] / "build" / "folders"
+EPILOG = """\
+examples:
+  python -m benchmarks.folders.run                                all of it, on each database (make bench-folders)
+  python -m benchmarks.folders.run --quick                        tries the benchmark itself; its figures mean little
+  python -m benchmarks.folders.run --only efficiency --backend postgresql
+  python -m benchmarks.folders.run --only cliff --cache 48
+  python -m benchmarks.folders.run --only chunks -o FILE.json     adds this part to the figures of FILE.json
+  python -m benchmarks.folders FILE.json                          the report of these figures again
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code is 1 when something did not do what was asked."""
+    options = _options(arguments)
+    # As Ctrl-C: servers are stopped, and what they wrote is removed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    output: Path = options.output or FOLDER / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.json"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    folder = (options.folder or output.parent).absolute() / f"servers-{os.getpid()}"
+    folder.mkdir(parents=True)
+    try:
+        for part in options.only:
+            for backend in options.backend:
+                found = _measure(part, backend, options, folder)
+                if output.exists():
+                    found = Record.model_validate_json(output.read_bytes()).and_then(found)
+                _write(found, output)
+    except (StoreError, RunFailed) as error:
+        sys.stderr.write(f"triggerlog: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write(f"triggerlog: stopped; {output} has what was measured until then\n")
+        return 130
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print_line(f"figures    {output}")
+    print_line(f"report     {output.with_suffix('.html')}, {output.with_suffix('.md')}")
+    return 0
+
+
+def _measure(part: str, backend: Backend, options: argparse.Namespace, folder: Path) -> Record:
+    """One part on one database, with servers of its own."""
+    plan = QUICK if options.quick else Plan(rounds=options.rounds)
+    if options.cache is not None:
+        plan = replace(plan, efficiency_cache_mib=options.cache, cliff_cache_mib=options.cache)
+    date, small = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), plan.servers(part)
+    done: list[Measured] = []
+    figures: list[Counted] = []
+    written: list[Writing] = []
+    notes: list[str] = []
+    wanted = conditions(part, backend, plan)
+    print_line(f"{part} on {backend}: {len(wanted)} conditions")
+    if part == WRITING:
+        written = writing(backend, plan, folder / "writing")
+        shutil.rmtree(folder / "writing", ignore_errors=True)
+    elif wanted:
+        with running(folder / f"{part}-{backend}", {backend: backend}, print_line, small) as found:
+            notes = found.notes
+            if backend in found.servers:
+                done += measured(found, wanted, plan)
+                figures += counted(found, done)
+    return Record(
+        date=date,
+        machine=machine(),
+        commands={part: f"python -m benchmarks.folders.run --only {part}{_arguments(options)}"},
+        caches={part: small.cache_mib},
+        servers={each.backend: f"{each.run.product} {each.run.version}" for each in done[:1]},
+        measured=tuple(done),
+        counted=tuple(figures),
+        writing=tuple(written),
+        notes=tuple(notes),
+    )
+
+
+def _write(record: Record, output: Path) -> None:
+    output.write_text(record.model_dump_json(by_alias=True), encoding="utf-8")
+    output.with_suffix(".html").write_text(page(record), encoding="utf-8")
+    output.with_suffix(".md").write_text(text(record), encoding="utf-8")
+
+
+def _arguments(options: argparse.Namespace) -> str:
+    words = []
+    if options.quick:
+        words.append("--quick")
+    elif options.rounds != Plan.rounds:
+        words += ["--rounds", str(options.rounds)]
+    if options.cache is not None:
+        words += ["--cache", str(options.cache)]
+    return "".join(f" {word}" for word in [shlex.join(words)] if word)
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.folders.run",
+        description=__doc__,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", type=_parts, default=PARTS, help=f"parts, with commas between: {', '.join(PARTS)}")
+    parser.add_argument(
+        "--backend",
+        type=lambda text: tuple(Backend(each) for each in text.split(",")),
+        default=tuple(Backend),
+        help=f"databases, with commas between: {', '.join(Backend)}",
+    )
+    parser.add_argument("--rounds", type=int, default=Plan.rounds, help="of conditions that take turns (%(default)s)")
+    parser.add_argument("--cache", type=int, metavar="MIB", help="cache of the servers in all parts")
+    parser.add_argument("--quick", action="store_true", help="tries the benchmark itself")
+    parser.add_argument("-o", "--output", type=Path, help="JSON file; parts of databases that it has are replaced")
+    parser.add_argument("--folder", type=Path, help="where the servers write; on a disk whose speed counts")
+    return parser.parse_args(arguments)
+
+
+def _parts(text: str) -> tuple[str, ...]:
+    found = tuple(text.split(","))
+    if not set(found) <= set(PARTS):
+        raise argparse.ArgumentTypeError(f"choose from {', '.join(PARTS)}")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""Reports on change through the pipeline of their group, into a folder in memory."""
+
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backends.base import StoreUnavailable
+from daemon.core.monitoring.events import Events
+from daemon.pipeline.assembly import Origin
+from daemon.pipeline.intake import Subscriber, open_intake
+from daemon.pipeline.pipeline import Pipeline
+from schemas.batch import Stream
+from schemas.wire import Ack
+from tests.support.disks import REAL
+from tests.support.pipelines import configured, eventually, journaling
+from tests.support.reports import CURRENTS, NAN, expected, in_folder, readings_of, reporting_to_memory
+
+REPORTS = st.lists(
+    st.tuples(st.integers(0, 2), st.integers(1, 12), st.sampled_from([1.0, 2.0, NAN])), min_size=1, max_size=40
+)
+
+
+async def done(pipeline: Pipeline, *columns: int) -> None:
+    """Wait until all is in the database or the dead letters."""
+    await eventually(lambda: pipeline.waiting.readings == 0 and pipeline.figures().store_problem is None)
+
+
+@given(REPORTS, st.data())
+@settings(max_examples=15, deadline=None)
+async def test_a_folder_has_what_was_reported_whatever_the_order_the_parts_and_the_kills(reports, data) -> None:
+    """Of two values for one channel and time one is stored, and the other is a dead letter."""
+    store, folders = await reporting_to_memory()
+    sent = list(reports)
+    with tempfile.TemporaryDirectory() as name:
+        while sent:
+            async with journaling(store, CURRENTS, Path(name)) as pipeline:
+                await asyncio.sleep(0)  # its journal is written from when it runs
+                for _ in range(data.draw(st.integers(1, 4))):
+                    count = data.draw(st.integers(1, 10))
+                    pipeline.receive(readings_of(sent[:count]))
+                    # Some come again.
+                    sent = sent[data.draw(st.integers((count + 1) // 2, count)) :]
+                if data.draw(st.booleans()):
+                    await done(pipeline)
+        async with journaling(store, CURRENTS, Path(name)) as pipeline:
+            await done(pipeline)
+            letters = pipeline._dead_letters.pending
+    assert await in_folder(folders) == expected(reports)
+    others = {
+        (instrument, time_ns)
+        for instrument, time_ns, value in reports
+        if len({str(other[2]) for other in reports if other[:2] == (instrument, time_ns)}) > 1
+    }
+    assert {letter.key for letter in letters if not letter.is_aside} <= others
+    assert bool(letters) == bool(others)
+
+
+async def test_a_conflict_is_a_dead_letter_before_the_position_moves_and_the_others_are_stored(tmp_path: Path) -> None:
+    store, folders = await reporting_to_memory()
+    async with journaling(store, CURRENTS, tmp_path) as pipeline:
+        pipeline.receive(readings_of([(0, 10, 1.0), (1, 10, 1.0)]))
+        await done(pipeline)
+        pipeline.receive(readings_of([(0, 10, 2.0), (0, 20, 3.0), (1, 10, 1.0), (2, 5, 7.0)]))
+        await done(pipeline)
+        figures = pipeline.figures()
+        assert (figures.committed.readings, figures.committed.dead_readings) == (5, 1)
+        (letter,) = pipeline._dead_letters.pending
+        assert (letter.key, letter.readings) == ((0, 10), 1)
+        assert letter.reason == "another value of that instrument and time is there"
+    async with journaling(store, CURRENTS, tmp_path) as pipeline:
+        pipeline.receive(readings_of([(0, 10, 2.0)]))
+        assert pipeline.figures().duplicate == 1  # it is known to be a dead letter
+        await folders.remove("/magnets/current")
+        await store.open()
+        outcome = await pipeline.retry()
+        assert (outcome.committed, outcome.rejected) == (1, 0)
+    assert await in_folder(folders) == expected([(0, 10, 2.0)])
+
+
+async def test_what_cannot_be_a_report_is_refused_or_set_aside(tmp_path: Path) -> None:
+    store, folders = await reporting_to_memory()
+    now = time.time_ns()
+    block = readings_of([(0, 0, 1.0), (5, 7, 1.0), (0, -4, 1.0), (1, 8, 2.0), (1, now + 2 * 3600 * 10**9, 9.0)])
+    block["volt"][3] = np.inf
+    async with journaling(store, CURRENTS, tmp_path) as pipeline:
+        column = pipeline.connect(spooled=False).column
+        pipeline.receive(block, Origin.of(column, 0, 5))
+        await eventually(lambda: pipeline.acknowledged()[0][column] == 5)
+        figures = pipeline.figures()
+        assert figures.refused == {"unknown_instrument": 1, "impossible_time": 1}
+        assert figures.aside == {"partial": 1, "future": 1}
+        assert figures.committed.readings == 1
+        assert pipeline.acknowledged()[1][column] == 2
+    ((channel, since, _, value),) = await in_folder(folders)
+    assert (channel, value) == (0, 1.0)
+    assert now <= since <= time.time_ns()  # a time of 0 is that of the receipt
+
+
+async def test_a_database_that_is_away_is_waited_for(tmp_path: Path) -> None:
+    store, folders = await reporting_to_memory()
+    async with journaling(store, CURRENTS, tmp_path) as pipeline:
+        folders.fail_with(StoreUnavailable("away"))
+        pipeline.receive(readings_of([(0, 1, 1.0)]))
+        await eventually(lambda: pipeline.figures().store_problem == "away")
+        pipeline.receive(readings_of([(0, 2, 2.0)]))
+    async with journaling(store_now(store, folders), CURRENTS, tmp_path) as pipeline:
+        await done(pipeline)
+        assert pipeline.figures().recovered.readings == 2
+    assert await in_folder(folders) == expected([(0, 1, 1.0), (0, 2, 2.0)])
+
+
+def store_now(store, folders):
+    folders.fail_with(None)
+    return store
+
+
+async def test_the_intakes_log_lets_go_of_reports_that_are_stored(tmp_path: Path) -> None:
+    store, folders = await reporting_to_memory()
+    async with journaling(store, CURRENTS, tmp_path) as pipeline:
+        intake = await open_intake(CURRENTS, configured(), tmp_path, Events(), outside=REAL)
+        intake.start()
+        joined = intake.connect(ack=Ack.RECEIVED, session=5)  # before there is a pipeline
+        reports = [(0, 10, 1.0), (1, 20, 2.0), (0, 30, NAN)]
+        intake.receive(readings_of(reports[:2]), Origin.of(joined.column, 0, 2))
+        await eventually(lambda: intake.acknowledged()[0][joined.column] == 2)
+        moved: dict[int, int] = {}
+        intake.subscribe(Subscriber(moved=moved.update))
+        await intake.catch_up(pipeline)
+        column = moved[joined.column]
+        intake.receive(readings_of(reports[2:]), Origin.of(column, 2, 1))
+        await eventually(lambda: intake.acknowledged()[0][column] == 3)
+
+        def is_empty() -> bool:
+            pipeline.look()
+            intake.look()
+            return intake.log_state is not None and intake.log_state.nbytes == 0
+
+        await eventually(is_empty)
+        await intake.end()
+    assert await in_folder(folders) == expected(reports)
+
+
+async def test_a_session_goes_on_behind_what_is_stored_after_a_kill(tmp_path: Path) -> None:
+    """So that a report without a time of its own is stored once."""
+    store, folders = await reporting_to_memory()
+    async with journaling(store, CURRENTS, tmp_path) as pipeline:
+        column = pipeline.connect(spooled=False, session=77).column
+        pipeline.receive(readings_of([(0, 0, 1.0), (1, 0, 2.0)]), Origin.of(column, 0, 2))
+        await eventually(lambda: pipeline.acknowledged()[0][column] == 2)
+    stored = await store.position(CURRENTS.name, Stream.JOURNAL)
+    assert stored is not None
+    assert stored.readings == 2
+    async with journaling(store, CURRENTS, tmp_path) as pipeline:
+        assert pipeline.connect(spooled=False, session=77).resume == 2
+    assert len(await in_folder(folders)) == 2
