@@ -27,6 +27,7 @@ from daemon.core.process.state_folder import only_one
 from daemon.core.supervision.notify import Notifier
 from daemon.core.supervision.progress_watch import Part
 from daemon.core.supervision.supervision import Supervision, status_line
+from daemon.folders.opened import opened_folders
 from daemon.marks import MarkKeeper
 from daemon.pipeline.intake import Intake, open_intake
 from daemon.pipeline.pipeline import Pipeline
@@ -163,6 +164,7 @@ class Service:
             folder=loaded.path.parent,
             give_up_s=CALIBRATED_WITHIN_S,
         )
+        self.folders = opened_folders(loaded, events)
         self.alarms = AlarmKeeper(loaded.state_dir, self._outside, events, self._status)
         self.marks = MarkKeeper(self.store, loaded.state_dir, self._outside, events)
         self.workloads = Workloads(
@@ -251,6 +253,8 @@ class Service:
         self._start(tasks, "alarms", self.alarms.run())
         if self.conditions is not None:
             self.conditions.start_when_free()
+        if self.folders is not None:
+            self._start(tasks, "folders", self.folders.run())
         await self._open_intakes()
         in_store = await self._find_store(stop)
         if in_store is None:
@@ -304,6 +308,8 @@ class Service:
         if self._serving is not None:
             await asyncio.gather(self._serving, return_exceptions=True)
         await self.calibrations.close()
+        if self.folders is not None:
+            await self.folders.close()
         await self.store.close()
 
     def _start(self, tasks: asyncio.TaskGroup, name: str, what: Coroutine[Any, Any, None]) -> None:
@@ -428,6 +434,8 @@ class Service:
         self.config = config
         self.reporter.change(config)
         self.calibrations.change(config.conditions)
+        if self.folders is not None:
+            self.folders.change(config.folders)
         self.workloads.change(config)
         for pipeline in self.pipelines.values():
             pipeline.change(config)

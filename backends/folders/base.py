@@ -21,6 +21,7 @@ from typing import Protocol
 from schemas.batch import JournalPosition
 from schemas.folders.blocks import Insertion
 from schemas.folders.folders import Folder, FolderSet, FolderTag, NewFolder
+from schemas.folders.timeline import Reported
 from schemas.readings import Array
 
 
@@ -76,10 +77,25 @@ class FoldersStore(Protocol):
 
         False where the insertion was there already, and nothing changed; so that giving it again is harmless.
         In a single-version folder an open interval ends where the next one of its channel begins: one of the block
-        where the next one of the block does, then those that are there. In a multi-version folder an insertion is a new
-        version, which hides what it overlaps; nothing is ended.
+        where the next one of the block does, then those that are there. An end (until = since) ends it as well. In a
+        multi-version folder an insertion is a new version, which hides what it overlaps; nothing is ended.
         Refused: unknown folder or channel, what `blocks.checked` does not permit; in a single-version folder an
         interval that overlaps another one; in a multi-version folder one that overlaps another one of the same block.
+
+        Raises:
+            CommitsLost: the server is behind `insertion.follows`.
+            OtherJournal: the server is at the position of a journal that the insertion's does not follow.
+        """
+
+    async def report(self, path: str, insertion: Insertion) -> Reported:
+        """Insert reports on change into a single-version folder, and move the position of their source with them.
+
+        A report holds from its time on until the next one of its channel, whatever the order in which they come; see
+        `timeline.changes_of_reports`. One that is there already, by channel and time, changes nothing. Where another
+        value has its channel and time it is told as a conflict, and the others are stored.
+        An insertion that was there already changes nothing; its reports are told as those that are there, so that who
+        has not heard the first answer still learns which of them conflict.
+        Refused, with all reports: unknown folder or channel, what `blocks.checked_reports` does not permit.
 
         Raises:
             CommitsLost: the server is behind `insertion.follows`.
@@ -123,6 +139,6 @@ class FoldersStore(Protocol):
         What begins after `upto` hides nothing here: the `until` of a piece is as if there were nothing yet.
 
         Who has the snapshot at `after` has the one at `upto` when he puts the last of each channel in the place of what
-        he had, and then leaves out all with until <= upto.
+        he had, and then leaves out all with until <= upto. Ends are among them, with until = since.
         Refused: unknown folder or tag.
         """

@@ -13,7 +13,16 @@ from backends.base import StoreError, is_committed
 from schemas.batch import JournalPosition
 from schemas.conditions.intervals import NAME_MOST
 from schemas.conditions.rules import check_text, exists, unknown
-from schemas.folders.blocks import OPEN, Insertion, check_span, check_times, checked, joined, see_channels
+from schemas.folders.blocks import (
+    OPEN,
+    Insertion,
+    check_span,
+    check_times,
+    checked,
+    checked_reports,
+    joined,
+    see_channels,
+)
 from schemas.folders.folders import (
     Folder,
     FolderKind,
@@ -30,7 +39,16 @@ from schemas.folders.folders import (
     no_versions,
     sets_above,
 )
-from schemas.folders.timeline import changes_of_multi, changes_of_single, newest, pieces
+from schemas.folders.timeline import (
+    Changes,
+    Reported,
+    changes_of_multi,
+    changes_of_reports,
+    changes_of_single,
+    holding,
+    newest,
+    pieces,
+)
 from schemas.readings import Array
 
 
@@ -46,24 +64,44 @@ class _Folder:
     def put(self, insertion: Insertion) -> bool:
         """Insert intervals."""
         block = checked(self.about, insertion)
-        there = self.positions.get(insertion.source, JournalPosition(sequence=0))
-        if is_committed(there, insertion):
+        if self._is_there(insertion):
             return False
-        see_channels(block, np.array(sorted(self.channels), np.int32), self.about.path)
+        self._see_channels(block)
         is_open = self.block["until"] == OPEN
         if self.about.kind is FolderKind.MULTI:
-            changes, stays = changes_of_multi(block), np.ones(len(self.block), bool)
+            changes = changes_of_multi(block)
         else:
             opened = self.block[is_open & np.isin(self.block["channel"], block["channel"])]
             changes = changes_of_single(block, opened, self.block[~is_open])
-            stays = ~(is_open & np.isin(self.block["channel"], changes.ended["channel"]))
-        new = (changes.closed, changes.opened, changes.ended)
+        self._change(changes, insertion)
+        return True
+
+    def report(self, insertion: Insertion) -> Reported:
+        """Insert reports."""
+        reports = checked_reports(self.about, insertion)
+        is_there = self._is_there(insertion)
+        self._see_channels(reports)
+        changes, reported = changes_of_reports(reports, self.block)
+        if is_there:
+            return replace(reported, stored=0)
+        self._change(changes, insertion)
+        return reported
+
+    def _is_there(self, insertion: Insertion) -> bool:
+        return is_committed(self.positions.get(insertion.source, JournalPosition(sequence=0)), insertion)
+
+    def _see_channels(self, block: Array) -> None:
+        see_channels(block, np.array(sorted(self.channels), np.int32), self.about.path)
+
+    def _change(self, changes: Changes, insertion: Insertion) -> None:
+        key = ["channel", "since"]
+        stays = ~np.isin(self.block[key], changes.replaced[key])
+        new = (changes.closed, changes.opened, changes.replaced)
         version = self.about.version + 1
         self.block = joined([self.block[stays], *new], self.about.dtype)
         self.versions = np.append(self.versions[stays], np.full(sum(map(len, new)), version))
         self.positions[insertion.source] = insertion.position
         self.about = replace(self.about, version=version)
-        return True
 
     def seen(self, tag: str | None) -> tuple[Array, Array]:
         """Intervals and their versions, as far as a tag has them."""
@@ -197,6 +235,10 @@ class MemoryFoldersStore:
         """Insert intervals into a folder, exactly once."""
         return self._folder(path).put(insertion)
 
+    async def report(self, path: str, insertion: Insertion) -> Reported:
+        """Insert reports on change, exactly once."""
+        return self._folder(path).report(insertion)
+
     async def position(self, path: str, source: str) -> JournalPosition | None:
         """Which insertion of a source was the last."""
         return self._folder(path).positions.get(source)
@@ -218,8 +260,7 @@ class MemoryFoldersStore:
         if channel not in there.channels:
             raise unknown("channel", f"channel {channel} of {path}")
         of = block["channel"] == channel
-        found = pieces(block[of], versions[of])
-        return found[(found["since"] < until) & (found["until"] > since)]
+        return holding(pieces(block[of], versions[of]), since, until)
 
     async def changes(self, path: str, after: int, upto: int, tag: str | None = None) -> Array:
         """Intervals that begin in a span of time."""

@@ -97,9 +97,11 @@ def _filled(text: str, values: Sequence[Any]) -> str:
     return re.sub(r"\$(\d+)", lambda found: _literal(values[int(found[1]) - 1]), text) if values else text
 
 
-def _literal(value: str | int | None) -> str:
+def _literal(value: str | int | bytes | None) -> str:
     if value is None:
         return "NULL"
+    if isinstance(value, bytes):
+        return f"x'{value.hex()}'"
     return literal(value) if isinstance(value, str) else str(value)
 
 

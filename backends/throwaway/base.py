@@ -1,5 +1,6 @@
 """What every throw-away server can do: it is started, killed, frozen, brought back, and stopped."""
 
+import contextlib
 import random
 import signal
 import socket
@@ -8,12 +9,17 @@ import time
 from abc import ABC, abstractmethod
 from pathlib import Path
 
+import psutil
+
 from backends.base import StoreError
 
 POLL_S = 0.02
 EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 LOWEST_PORT = 10_000
 TRIES = 100
+FREEZE_TIMEOUT_S = 60.0
+STATES_FROZEN = frozenset("TtZX")
+"""Of a thread, as /proc has it: stopped, traced, or gone."""
 
 
 class ThrowawayServer(ABC):
@@ -41,21 +47,43 @@ class ThrowawayServer(ABC):
     def stop(self) -> None:
         """Stop the server in good order; by force when it takes too long."""
 
-    @abstractmethod
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to every process of the server, if it runs."""
+        for process in self._processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
 
     @abstractmethod
     def kill(self) -> None:
         """Kill the server as a crash does, and wait until it is gone; `start` brings it back."""
 
     def freeze(self) -> None:
-        """Stop the server's processes where they are: connections stay open, and nothing answers."""
+        """Stop the server's processes where they are: connections stay open, and nothing answers.
+
+        Returns when every thread has stopped. The signal alone stops none: one thread of a process takes it, when it
+        has its turn, and until then the others go on answering.
+
+        Raises:
+            StoreError: they do not stop.
+        """
         self.signal(signal.SIGSTOP)
+        deadline = time.monotonic() + FREEZE_TIMEOUT_S
+        while not all(_is_frozen(process.pid) for process in self._processes()):
+            if time.monotonic() > deadline:
+                raise StoreError(f"the server's processes do not stop within {FREEZE_TIMEOUT_S:g} s")
+            time.sleep(POLL_S)
 
     def thaw(self) -> None:
         """Let a frozen server go on."""
         self.signal(signal.SIGCONT)
+
+    def _processes(self) -> list[psutil.Process]:
+        """The server's processes, the first one first: once it is stopped, it starts no other."""
+        try:
+            first = psutil.Process(self.pid) if self.pid is not None else None
+            return [] if first is None else [first, *first.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
 
 
 class ServerProcess(ThrowawayServer):
@@ -113,11 +141,6 @@ class ServerProcess(ThrowawayServer):
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the server, if it runs."""
-        if self._process is not None:
-            self._process.send_signal(number)
 
     def stop(self) -> None:
         """Stop the server in good order; by force when it takes too long."""
@@ -206,3 +229,19 @@ def _first_ephemeral() -> int:
         return int(EPHEMERAL.read_text().split()[0])
     except FileNotFoundError:  # not Linux
         return 32_768
+
+
+def _is_frozen(pid: int) -> bool:
+    """Whether all threads of a process have stopped."""
+    try:
+        return all(_state(thread) in STATES_FROZEN for thread in Path(f"/proc/{pid}/task").iterdir())
+    except FileNotFoundError:  # gone
+        return True
+
+
+def _state(thread: Path) -> str:
+    try:
+        # Behind the name, which is in parentheses and may have any in it.
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"

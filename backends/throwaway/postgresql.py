@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import signal
 import time
 from pathlib import Path
 
@@ -61,12 +60,6 @@ class ThrowawayPostgresql(ThrowawayServer):
         """Stop the server in good order."""
         asyncio.run(self._server.stop())
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to every process of the server, the first one first: it starts no other after that."""
-        for process in self._processes():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.send_signal(number)
-
     def kill(self) -> None:
         """Kill all the server's processes at once, as a crash of the machine does, and wait until they are gone."""
         processes = self._processes()
@@ -79,16 +72,6 @@ class ThrowawayPostgresql(ThrowawayServer):
             if time.monotonic() > deadline:
                 raise StoreUnavailable(f"the PostgreSQL under {self._folder} was killed and does not go")
             time.sleep(POLL_S)
-
-    def _processes(self) -> list[psutil.Process]:
-        pid = self._server.pid
-        if pid is None:
-            return []
-        try:
-            first = psutil.Process(pid)
-            return [first, *first.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
 
 
 def _lives(process: psutil.Process) -> bool:

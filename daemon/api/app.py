@@ -10,6 +10,8 @@ from daemon.api.alarms import alarms_routes
 from daemon.api.control import control_routes
 from daemon.api.document import OTHERWISE, described
 from daemon.api.events import events_routes
+from daemon.api.folder_intervals import BLOCK, INTERVALS, folder_interval_routes
+from daemon.api.folders import folders_routes
 from daemon.api.gaps import gaps_routes
 from daemon.api.governor import governor_routes
 from daemon.api.interference import interference_routes
@@ -43,6 +45,8 @@ ROUTES = (
     missing_routes,
     gaps_routes,
     marks_routes,
+    folders_routes,
+    folder_interval_routes,
     control_routes,
     reader_routes,
     interference_routes,
@@ -75,7 +79,7 @@ def make_app(service: ApiService, *, token: str, reads_freely: bool) -> FastAPI:
     app.exception_handler(StoreUnavailable)(_store_away)
     for routes in ROUTES:
         app.include_router(routes(service), dependencies=[NOTHING_UNASKED])
-    app.add_middleware(OrderLog, events=service.events)
+    app.add_middleware(OrderLog, events=service.events, data=frozenset({INTERVALS, BLOCK}))
     app.add_middleware(AccessControl, token=token, reads_freely=reads_freely)
     app.add_middleware(SecurityHeaders, policy=POLICY)
     return app

@@ -13,7 +13,7 @@ OTHERWISE: Responses = {"default": {"model": Problem, "description": "An error: 
 EVERYWHERE = {
     "400": "The header Host or Origin is malformed, or the body is not JSON.",
     "403": "A page of another origin asks, or one that reached this address by a name.",
-    "429": "Too many requests, questions for readings or wrong tokens came from this address.",
+    "429": "Too many requests, questions for what is stored or wrong tokens came from this address.",
     "500": "The request failed; the log of the daemon says why.",
 }
 BY_TOKEN = {"401": "The API's token is missing or wrong."}

@@ -1,5 +1,6 @@
 """What was ordered, and from where: each request that changed something becomes an event, in one place."""
 
+from collections.abc import Collection
 from contextlib import suppress
 from ipaddress import ip_address
 
@@ -14,15 +15,18 @@ class OrderLog:
     """Has the events that an order causes name where it came from; an order that causes none becomes an event itself.
 
     What was refused was not done, and is no event.
+
+    data: paths of what only adds data, and as often as data comes.
     """
 
-    def __init__(self, app: ASGIApp, *, events: Events) -> None:
+    def __init__(self, app: ASGIApp, *, events: Events, data: Collection[str] = ()) -> None:
         self._app = app
         self._events = events
+        self._data = data
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass everything on."""
-        if scope["type"] != "http" or scope["method"] in READING:
+        if scope["type"] != "http" or scope["method"] in READING or scope["path"] in self._data:
             await self._app(scope, receive, send)
             return
         with self._events.ordered(origin_of(scope)) as order:

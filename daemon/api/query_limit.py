@@ -16,9 +16,13 @@ RATE = {"burst": 60.0, "per_s": 20.0}
 
 
 class QueryLimit:
-    """Runs a few at once, lets a few wait, and refuses the others; a dependency of a route."""
+    """Runs a few at once, lets a few wait, and refuses the others; a dependency of a route.
 
-    def __init__(self) -> None:
+    what: is asked for.
+    """
+
+    def __init__(self, what: str = "readings") -> None:
+        self._what = what
         self._running = asyncio.Semaphore(AT_ONCE)
         self._admitted = 0
         self._rates = Rates(**RATE)
@@ -31,10 +35,10 @@ class QueryLimit:
         """
         client = request.client.host if request.client else ""
         if self._rates.take(client, time.monotonic()):
-            detail = "too many questions for readings from this address"
+            detail = f"too many questions for {self._what} from this address"
             raise ApiError(429, detail, "ask less often, or for longer ranges", wait_s=1)
         if self._admitted >= AT_ONCE + WAITING:
-            raise ApiError(503, "too many questions for readings at once", "try again later", wait_s=2)
+            raise ApiError(503, f"too many questions for {self._what} at once", "try again later", wait_s=2)
         self._admitted += 1
         try:
             async with self._running:

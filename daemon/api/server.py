@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterator, Sequence
 
 from daemon.api.app import make_app
+from daemon.api.folder_intervals import BLOCK, BLOCK_BYTES, COLUMNS_BYTES, INTERVALS
 from daemon.api.service import ApiService
 from daemon.core.configuration import LoadedConfig, identity_of
 from daemon.core.configuration.api_token import api_token
@@ -14,7 +15,7 @@ from daemon.web.server import LimitedServer, bound
 from daemon.web.tls import Identity
 from schemas.checking.addresses import in_url, is_loopback
 
-LIMITS = Limits()
+LIMITS = Limits(larger_bodies={INTERVALS.encode(): COLUMNS_BYTES, BLOCK.encode(): BLOCK_BYTES})
 
 
 class _Server(LimitedServer):

@@ -14,6 +14,7 @@ from schemas.readings import InstrumentGroup
 
 if TYPE_CHECKING:
     from daemon.alarms import AlarmKeeper
+    from daemon.folders.opened import OpenedFolders
     from daemon.marks import MarkKeeper
     from daemon.pipeline.pipeline import Pipeline
     from daemon.workloads.workloads import Workloads
@@ -41,6 +42,10 @@ class ApiService(Protocol):
     @property
     def calibrations(self) -> Calibrations:
         """What readings are calibrated by."""
+
+    @property
+    def folders(self) -> "OpenedFolders | None":
+        """Folders of channels; None where the daemon serves none."""
 
     @property
     def groups(self) -> Mapping[str, InstrumentGroup]:

@@ -10,7 +10,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _FRACTION = re.compile(r"(.+:\d\d)[.,](\d{1,9})(.*)")
 LIKE = "write it like 2026-11-21T18:00 (UTC) or 2026-11-21T18:00:00+01:00"
 _MOST_NS = 2**63 - 1
-_LEAST_NS = 10**15
+LEAST_NS = 10**15
 """A whole number from here on is nanoseconds since 1970: as a year it makes no sense."""
 
 
@@ -22,7 +22,7 @@ def moment(text: str, option: str) -> int:
     """
     if text.isdecimal() and int(text) > _MOST_NS:
         raise CommandFailed(f"{option}: {text} ns are beyond {rfc3339(_MOST_NS)}, the end of times in 64 bits; {LIKE}")
-    if text.isdecimal() and int(text) >= _LEAST_NS:
+    if text.isdecimal() and int(text) >= LEAST_NS:
         return int(text)
     try:
         return _in_64_bits(read_rfc3339(text))

@@ -78,6 +78,10 @@ COMMANDS = {
         "commands.conditions:app",
         "Conditions by global tag: calibrations and settings, and what is valid when; serve them to programs.",
     ),
+    "folders": _Place(
+        "commands.folders:app",
+        "Folders of channels: values that hold for intervals of time; what held when, and what changed.",
+    ),
     "install-units": _Place(
         "install.command:install_units",
         "Write triggerlog.service and triggerlog-dashboard.service, and a configuration if there is none yet.",

@@ -5,7 +5,8 @@ uvicorn alone waits for ever for a request that never ends, and holds whatever h
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import httptools
@@ -26,6 +27,7 @@ class Limits:
         the most idle ones, makes room: connections that ask for nothing keep nobody out.
     head_bytes: of a request's line and headers.
     body_bytes: of its body.
+    larger_bodies: of the bodies of some paths, where they may be larger.
     request_s: to send a whole request.
     answer_s: for its answer, from the whole request to the last byte taken over by the system.
     """
@@ -33,6 +35,7 @@ class Limits:
     connections: int = 512
     head_bytes: int = 16 * 1024
     body_bytes: int = 64 * 1024
+    larger_bodies: Mapping[bytes, int] = field(default_factory=dict)
     request_s: float = 10.0
     answer_s: float = 60.0
 
@@ -116,8 +119,10 @@ class LimitedHttp(HttpToolsProtocol):
         name = name.lower()
         if name == b"transfer-encoding":
             self._stop(411, "the body has no length", "send it in one part, with a Content-Length")
-        if name == b"content-length" and (not value.isdigit() or int(value[:20]) > self.limits.body_bytes):
-            self._stop(413, "the body is too large", f"send at most {self.limits.body_bytes} bytes")
+        if name == b"content-length":
+            most = self.limits.larger_bodies.get(self.url.partition(b"?")[0], self.limits.body_bytes)
+            if not value.isdigit() or int(value[:20]) > most:
+                self._stop(413, "the body is too large", f"send at most {most} bytes")
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:

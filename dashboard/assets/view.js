@@ -3,11 +3,11 @@
   "use strict";
 
   const RANGES = T.settings.ranges_s;
-  const STORED = /** @type {(keyof View)[]} */ (["tab", "range", "group", "instrument", "pausedAt", "channel", "calibrated", "experiment", "visits", "tags", "type"]);
+  const STORED = /** @type {(keyof View)[]} */ (["tab", "range", "group", "instrument", "pausedAt", "channel", "calibrated", "experiment", "visits", "snapshots", "tags", "type", "folder"]);
   const LEAST_S = 60; // what is shown of a run that has just begun
   const $ = T.byId;
 
-  T.view = { tab: "live", range: "5m", group: "", instrument: null, pausedAt: null, channel: null, calibrated: null, experiment: null, visits: null, tags: null, type: null };
+  T.view = { tab: "live", range: "5m", group: "", instrument: null, pausedAt: null, channel: null, calibrated: null, experiment: null, visits: null, snapshots: null, tags: null, type: null, folder: null };
   const usual = Object.assign({}, T.view);
   /** @type {string | null} */
   let picked = null;

@@ -123,7 +123,7 @@ class DaemonApi:
         headers = {"Authorization": authorization} | ({"X-Forwarded-For": client} if client else {})
         return await self._send(method, path, body=body, headers=headers, within_s=ORDER_S)
 
-    async def ask(self, path: str, **asked: int | str) -> httpx.Response:
+    async def ask(self, path: str, /, **asked: int | str) -> httpx.Response:
         """Ask something, as the page; any answer. Raises DaemonUnavailable."""
         return await self._send("GET", path, asked=asked)
 

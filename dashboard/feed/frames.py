@@ -11,6 +11,7 @@ from typing import Any
 from dashboard.feed.sentences import group_words
 from dashboard.words import coarse, count, number
 from schemas.api.conditions import ConditionsStatus
+from schemas.api.snapshots import SnapshotsStatus
 from schemas.api.status import DiskStatus, GroupStatus, ReaderStatus, Status, StoreStatus
 from schemas.api.visits import VisitsStatus
 from schemas.states import ConditionsState, DaemonState
@@ -106,6 +107,7 @@ def sections(status: Status) -> Sections:
         "governor": None if status.governor is None else status.governor.model_dump(),
         "experiment": None if status.experiment is None else status.experiment.model_dump(),
         "visits": None if status.visits is None else _visits(status.visits),
+        "snapshots": None if status.snapshots is None else _snapshots(status.snapshots),
         "conditions": None if status.conditions is None else _conditions(status.conditions),
         "sources": [source.model_dump(exclude={"received", "bytes"}) for source in status.sources],
         "events": [event.model_dump(exclude={"time_ns"}) | {"t": event.time_ns / 1e6} for event in status.events],
@@ -201,6 +203,12 @@ def _visits(run: VisitsStatus) -> dict[str, Any]:
     last = None if run.last is None else run.last.model_dump(include=LAST_VISIT)
     further = {"last": last, "remaining_s": _estimate(run.remaining_s), "active": run.is_active}
     return run.model_dump(exclude={"last"}) | further
+
+
+def _snapshots(run: SnapshotsStatus) -> dict[str, Any]:
+    """What changes whenever something of a run does: the page's process draws the rest, a figure a client, from it."""
+    moved = [run.figures.cycles, run.loading.rows, *run.progress, *run.read]
+    return {"id": run.id, "state": run.state, "phase": run.phase, "moved": sum(moved)}
 
 
 def _conditions(server: ConditionsStatus) -> dict[str, Any]:

@@ -30,7 +30,7 @@ class NotThere(Exception):
     """The daemon knows nothing of what was asked; the message is its line."""
 
 
-async def answer_of(api: DaemonApi, model: type[M], path: str, **asked: int | str) -> M:
+async def answer_of(api: DaemonApi, model: type[M], path: str, /, **asked: int | str) -> M:
     """Ask the daemon.
 
     Raises:

@@ -67,7 +67,7 @@ def tick(name: str, *sections: str, every_ms: int = 0) -> Any:
 
 
 def chosen(**change: str | None) -> tuple[str, dict[str, Any]]:
-    """What to set to change what the address chooses (`experiment`, `visits`, `channel`, `calibrated`, `tags`, `type`).
+    """What to set to change what the address chooses: `experiment`, `visits`, `channel`, `tags` or another.
 
     The data of `tick` has it as `view`, by which callbacks draw.
     """
@@ -113,6 +113,30 @@ def dialog(name: str, *children: Any, title: str = "") -> Any:
         closeButtonProps={"aria-label": "Close"},
         transitionProps={"duration": 0},
     )
+
+
+def key(label: str, colour: str, look: str = "solid") -> Any:
+    """What a colour of a chart means; look: `solid`, `dotted` or `dashed` as a line is, or `block`."""
+    style: dict[str, Any] = {"background": colour}
+    if look in ("dotted", "dashed"):
+        style = {"width": "16px", "height": 0, "borderTop": f"2px {look} {colour}"}
+    elif look == "block":
+        style |= {"width": "9px", "height": "9px"}
+    return html.Span([html.I(style=style, **HIDDEN), label], className="key")
+
+
+def drawn_panel(name: str, title: str, figure: Any, height: int, *beside: Any, note: str = "aside") -> Any:
+    """A chart that a callback draws: the `figure` of the Graph NAME; height: in px.
+
+    beside: what stands by the title, before what NAME-note says. note: that one's class. NAME-drawn: what a screen
+    reader reads in place of the chart, its `aria-label`.
+    """
+    drawn = dcc.Graph(id=name, figure=figure, config=graph_config(), style={"height": f"{height}px"})
+    said = html.Span("", id=f"{name}-note", className=note)
+    caption = html.Figcaption([html.H2(title), *beside, said], className="panel-head")
+    # Dash passes no name for screen readers on to a Graph.
+    picture = html.Div(drawn, id=f"{name}-drawn", role="img", **aria(title))
+    return html.Figure([caption, picture], className="panel")
 
 
 def chart_panel(

@@ -27,6 +27,7 @@ from schemas.checking.problems import (
 from schemas.conditions.calibration import BUTTONS
 from schemas.config.conditions import ConditionsConfig
 from schemas.config.database import DatabaseConfig
+from schemas.config.folders import FoldersConfig
 from schemas.config.groups import GroupConfig
 from schemas.config.listeners import ApiConfig, DashboardConfig
 from schemas.config.processing import AlarmConfig, AssemblyConfig, CommitterConfig, JournalConfig
@@ -47,6 +48,7 @@ __all__ = [
     "ConfigError",
     "DashboardConfig",
     "DatabaseConfig",
+    "FoldersConfig",
     "GovernorConfig",
     "GroupConfig",
     "JournalConfig",
@@ -85,6 +87,7 @@ class Config(Section):
     readers: ReadersConfig = Field(default_factory=ReadersConfig, description="Who reads while it is written.")
     visits: VisitsConfig = Field(default_factory=VisitsConfig, description="Mock DIA visits of a telescope.")
     conditions: ConditionsConfig = Field(default_factory=ConditionsConfig, description="Calibrations and settings.")
+    folders: FoldersConfig = Field(default_factory=FoldersConfig, description="Conditions by channel.")
     api: ApiConfig = Field(default_factory=ApiConfig, description="The control API.")
     dashboard: DashboardConfig = Field(default_factory=DashboardConfig, description="The page.")
 
@@ -188,10 +191,12 @@ def _uncalibrated(config: Config) -> Iterator[Problem]:
 
 
 def _shared_schemas(config: Config) -> Iterator[Problem]:
-    others = {"database.schema": config.database.schema_name, "visits.schema": config.visits.schema_name}
-    for field, schema in others.items():
-        if config.conditions.schema_name == schema:
-            yield wrong(f"{field} is {schema!r}, too", "give conditions a schema of their own", "conditions.schema")
+    taken = {"database": config.database.schema_name, "visits": config.visits.schema_name}
+    for section, schema in (("conditions", config.conditions.schema_name), ("folders", config.folders.schema_name)):
+        for other in (each for each, name in taken.items() if name == schema):
+            problem = f"{other}.schema is {schema!r}, too"
+            yield wrong(problem, f"give {section} a schema of their own", f"{section}.schema")
+        taken[section] = schema
 
 
 def _shared_ports(config: Config) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ import numpy as np
 from schemas.batch import JournalPosition
 from schemas.conditions.intervals import LARGEST, NAME_MOST
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
-from schemas.folders.folders import Column, Folder
+from schemas.folders.folders import Column, Folder, FolderKind, FolderLayout
 from schemas.readings import Array
 
 OPEN = LARGEST
@@ -23,7 +23,9 @@ class Insertion:
     """Intervals for one folder, and which insertion of their source they are.
 
     block: `Folder.dtype`, shape (n,), in any order; since <= t < until is when a value is valid. Times are integers of
-        0 to 2^63 - 1, such as nanoseconds since 1970-01-01 UTC; until = OPEN is an open interval.
+        0 to 2^63 - 1, such as nanoseconds since 1970-01-01 UTC; until = OPEN is an open interval. In a single-version
+        folder until = since is an end: from then on the channel has no value, whatever the columns say. Of reports each
+        one is open, or an end.
     source: who inserts, such as the name of a logger; each source counts for itself in each folder.
     position: its `sequence` counts this source's insertions, in ascending order and never twice; `journal` says what
         counts it.
@@ -38,11 +40,43 @@ class Insertion:
 
 
 def checked(folder: Folder, insertion: Insertion) -> Array:
-    """Intervals in the order of (since, channel), of the folder's dtype; -0.0 is 0.0 in them.
+    """Intervals in the order of (since, channel), of the folder's dtype; -0.0 is 0.0 in them, and ends have no values.
 
     Raises:
         ConditionsRefused: the source cannot be stored, or an interval of the block; the message names field and fix.
     """
+    block = _checked(folder, insertion)
+    if folder.kind is FolderKind.MULTI:
+        _see(~are_ends(block), "until", "an end is for single-version folders", "give an end after the start")
+    return block[np.lexsort((block["channel"], block["since"]))]
+
+
+def checked_reports(folder: Folder, insertion: Insertion) -> Array:
+    """Reports as they were given, of the folder's dtype; -0.0 is 0.0 in them, and ends have no values.
+
+    Raises:
+        ConditionsRefused: the folder takes no reports; the source cannot be stored, or one of the reports.
+    """
+    if folder.kind is not FolderKind.SINGLE:
+        problem = f"{folder.path} is a multi-version folder, where nothing is ended"
+        raise ConditionsRefused(RefusalKind.CONFLICT, "path", problem, "report into a single-version folder")
+    if folder.layout is FolderLayout.ARRAYS:
+        problem = f"{folder.path} has the layout {folder.layout}, where an interval with an end is not changed any more"
+        raise ConditionsRefused(RefusalKind.CONFLICT, "path", problem, "report into a folder of another layout")
+    block = _checked(folder, insertion)
+    fix = "give 2^63 - 1, or the start where there is no value from then on"
+    _see((block["until"] == OPEN) | are_ends(block), "until", "a report holds until the next one", fix)
+    return block
+
+
+def are_ends(block: Array) -> Array:
+    """Which of some intervals are ends, of no length: bool, shape (n,)."""
+    found: Array = block["since"] == block["until"]
+    return found
+
+
+def _checked(folder: Folder, insertion: Insertion) -> Array:
+    """A copy of a block, in the caller's order."""
     if not SOURCE.fullmatch(insertion.source):
         raise _invalid("source", f"{insertion.source[:80]!r} cannot be stored", "take 1 to 64 of A-Z a-z 0-9 _ -")
     if not 0 < insertion.position.sequence <= LARGEST:
@@ -51,11 +85,14 @@ def checked(folder: Folder, insertion: Insertion) -> Array:
     if block.dtype != folder.dtype or block.ndim != 1:
         raise _invalid("block", f"its dtype is {block.dtype}", f"give shape (n,) of {folder.dtype}")
     _see(block["channel"] >= 0, "channel", "it is below 0", "give the number of a channel")
-    _see(block["since"] >= 0, "since", "it is below 0", "give an integer of 0 to 2^63 - 2")
-    _see(block["since"] < block["until"], "until", "the interval ends before it begins", "give an end after the start")
-    block = block[np.lexsort((block["channel"], block["since"]))]
+    begins = (block["since"] >= 0) & (block["since"] < OPEN)
+    _see(begins, "since", "nothing can begin then", "give an integer of 0 to 2^63 - 2")
+    _see(block["since"] <= block["until"], "until", "the interval ends before it begins", "give an end after the start")
+    block = block.copy()
+    ends = are_ends(block)
     for column in folder.columns:
-        _check_values(block, insertion.block, column)
+        block[column.name][ends] = np.zeros(1, column.form)
+        _check_values(block, column)
     return block
 
 
@@ -106,12 +143,12 @@ def joined(parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
     return np.frombuffer(b"".join(part.tobytes() for part in parts), dtype)
 
 
-def _check_values(block: Array, given: Array, column: Column) -> None:
-    """See that a column can be stored; block: a copy, whose -0.0 become 0.0. given: in the caller's order."""
-    values = given[column.name]
+def _check_values(block: Array, column: Column) -> None:
+    """See that a column can be stored; block: a copy, whose -0.0 become 0.0."""
+    values = block[column.name]
     if column.dtype.startswith("float"):
         _see(np.isfinite(values), column.name, "it is no finite number", "leave the interval out where there is none")
-        block[column.name] += 0.0
+        values += 0.0
     if column.is_text:
         _check_texts(values, column)
 

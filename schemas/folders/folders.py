@@ -42,6 +42,7 @@ class FolderLayout(StrEnum):
     BRIN = "brin"  # the same, with a BRIN index (PostgreSQL)
     LATERAL = "lateral"  # rows by (since, channel); the last row of each channel by LATERAL (PostgreSQL, MySQL)
     CHANNEL_LATERAL = "channel-lateral"  # rows by (channel, since), else the same
+    ARRAYS = "arrays"  # a row for many intervals, as packed bytes; windows as those of `window`; takes no reports
     CHANNEL_MAX = "channel-max"  # rows by (channel, since); MAX(since) of each channel, as COOL asks
 
     @property
@@ -52,7 +53,7 @@ class FolderLayout(StrEnum):
     @property
     def by_window(self) -> bool:
         """Whether a snapshot reads windows of time, and not each channel for itself."""
-        return self in (FolderLayout.WINDOW, FolderLayout.BRIN)
+        return self in (FolderLayout.WINDOW, FolderLayout.BRIN, FolderLayout.ARRAYS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,13 +3,14 @@
 Nothing here asks anything: it gets blocks of intervals, and gives blocks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
-from schemas.folders.blocks import OPEN
+from schemas.folders.blocks import OPEN, are_ends, joined
+from schemas.folders.folders import KEY
 from schemas.readings import Array
 
 
@@ -17,13 +18,33 @@ from schemas.readings import Array
 class Changes:
     """What an insertion does.
 
-    closed: intervals with an end that are new, in the order of (since, channel). opened: new open intervals.
+    closed: intervals with an end that are new. opened: new open intervals.
     ended: open intervals that were there, with the end that they get; in the order of their channels.
+    shortened: intervals that were there with an end, with an earlier one.
     """
 
     closed: Array
     opened: Array
     ended: Array
+    shortened: Array
+
+    @property
+    def replaced(self) -> Array:
+        """What was there and gets another end, with it."""
+        return joined([self.ended, self.shortened], self.ended.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """What became of the reports of an insertion.
+
+    stored: how many are new. duplicates: how many were there already, with the same value.
+    conflicts: why a report was not stored, by its number in the block: another value has its channel and time.
+    """
+
+    stored: int
+    duplicates: int
+    conflicts: Mapping[int, ConditionsRefused]
 
 
 def changes_of_single(new: Array, opened: Array, around: Array) -> Changes:
@@ -45,7 +66,8 @@ def changes_of_single(new: Array, opened: Array, around: Array) -> Changes:
     same = channels[1:] == channels[:-1]
     ends = same & (untils[:-1] == OPEN) & is_new[1:] & (sinces[:-1] < sinces[1:])
     untils[:-1][ends] = sinces[1:][ends]
-    overlaps = same & (untils[:-1] > sinces[1:])
+    # An end takes the moment at which it is: nothing else begins then.
+    overlaps = same & (np.maximum(untils, sinces + 1)[:-1] > sinces[1:])
     if overlaps.any():
         raise _overlap(channels, sinces, is_new, int(np.argmax(overlaps)))
     placed = np.empty(len(order), np.int64)
@@ -53,7 +75,75 @@ def changes_of_single(new: Array, opened: Array, around: Array) -> Changes:
     ended, stored = opened.copy(), new.copy()
     ended["until"], stored["until"] = placed[: len(opened)], placed[len(opened) + len(around) :]
     ended = ended[ended["until"] != OPEN]
-    return Changes(**_divided(stored), ended=ended[np.argsort(ended["channel"])])
+    return Changes(**_divided(stored), ended=ended[np.argsort(ended["channel"])], shortened=new[:0])
+
+
+def changes_of_reports(reports: Array, there: Array) -> tuple[Changes, Reported]:
+    """What reports change in a single-version folder, and what became of them.
+
+    A report holds from its time on, until where the interval ends that holds then, or until the next one begins; that
+    interval ends where the report begins. An end is a report without a value: it stays, with no length, so that an
+    earlier report which comes later ends there. So the order in which reports come makes no difference.
+
+    reports: checked, as they were given; of several with one channel and time, the first is the one to compare with.
+    there: intervals of their channels, ends too: of each channel the last that begins up to its first report, those
+    that begin up to its last one, and the next; more does no harm.
+    """
+    rows = joined([there, reports], reports.dtype)
+    order = np.lexsort((rows["since"], rows["channel"]))
+    rows, numbers = rows[order], order - len(there)
+    is_first = np.ones(len(rows), bool)
+    is_first[1:] = (rows["channel"][1:] != rows["channel"][:-1]) | (rows["since"][1:] != rows["since"][:-1])
+    again = np.flatnonzero(~is_first)
+    before = np.maximum.accumulate(np.where(is_first, np.arange(len(rows)), 0))[again]
+    others = again[~_are_same(rows[again], rows[before])]
+    changes = _placed(rows[is_first], numbers[is_first] >= 0)
+    others = others[np.argsort(numbers[others])]
+    conflicts = {int(numbers[k]): _other_value(rows[k], int(numbers[k])) for k in others}
+    stored = len(changes.closed) + len(changes.opened)
+    return changes, Reported(stored=stored, duplicates=len(again) - len(others), conflicts=conflicts)
+
+
+def spans_before(reports: Array, opened: Array) -> list[tuple[int, int, int]]:
+    """Channels whose reports are not all behind an open interval: number, first and last time; in their order.
+
+    opened: the open intervals of the channels; behind one there is nothing else of its channel.
+    """
+    order = np.lexsort((reports["since"], reports["channel"]))
+    channels, firsts = np.unique(reports["channel"][order], return_index=True)
+    sinces = reports["since"][order]
+    lasts = np.append(firsts[1:], np.full(min(1, len(firsts)), len(order))) - 1
+    begins = dict(zip(opened["channel"].tolist(), opened["since"].tolist(), strict=True))
+    spans = zip(channels.tolist(), sinces[firsts].tolist(), sinces[lasts].tolist(), strict=True)
+    return [span for span in spans if span[1] < begins.get(span[0], OPEN)]
+
+
+def _placed(rows: Array, is_new: Array) -> Changes:
+    """Where reports and what was there end; in the order of (channel, since), which no two have in common."""
+    channels, sinces, untils = (rows[name] for name in ("channel", "since", "until"))
+    nexts = np.append(sinces[1:], np.full(min(1, len(rows)), OPEN))
+    nexts[:-1][channels[1:] != channels[:-1]] = OPEN
+    last = np.maximum.accumulate(np.where(is_new, -1, np.arange(len(rows))))
+    is_held = is_new & (last >= 0) & (channels[last] == channels) & (untils[last] > sinces)
+    placed = np.minimum(nexts, np.where(is_held, untils[last], untils))
+    placed = np.where(are_ends(rows), sinces, placed)
+    changed, was_open = ~is_new & (placed != untils), untils == OPEN
+    result = rows.copy()
+    result["until"] = placed
+    return Changes(**_divided(result[is_new]), ended=result[changed & was_open], shortened=result[changed & ~was_open])
+
+
+def _are_same(some: Array, others: Array) -> Array:
+    """Whether intervals have the same values, or are ends: bool, shape (n,)."""
+    key = sum(np.dtype(form).itemsize for _, form in KEY)
+    values = (each.view(np.uint8).reshape(len(each), each.itemsize)[:, key:] for each in (some, others))
+    same: Array = np.equal(*values).all(axis=1) & (are_ends(some) == are_ends(others))
+    return same
+
+
+def _other_value(report: Array, number: int) -> ConditionsRefused:
+    problem = f"channel {report['channel']} has another value since {report['since']}"
+    return ConditionsRefused(RefusalKind.CONFLICT, f"block[{number}]", problem, "give a report its own time")
 
 
 def changes_of_multi(new: Array) -> Changes:
@@ -67,7 +157,7 @@ def changes_of_multi(new: Array) -> Changes:
     overlaps = (channels[1:] == channels[:-1]) & (untils[:-1] > sinces[1:])
     if overlaps.any():
         raise _overlap(channels, sinces, np.ones(len(new), bool), int(np.argmax(overlaps)))
-    return Changes(**_divided(new), ended=new[:0])
+    return Changes(**_divided(new), ended=new[:0], shortened=new[:0])
 
 
 def length_classes(block: Array) -> Array:
@@ -97,6 +187,12 @@ def newest(block: Array, versions: Array) -> Array:
     channels = block["channel"][order]
     last = np.append(channels[1:] != channels[:-1], np.ones(min(1, len(channels)), bool))
     found: Array = block[order[last]]
+    return found
+
+
+def holding(block: Array, since: int, until: int) -> Array:
+    """Of some intervals those that hold some of since <= t < until; an end holds nothing."""
+    found: Array = block[(block["since"] < until) & (block["until"] > np.maximum(block["since"], since))]
     return found
 
 

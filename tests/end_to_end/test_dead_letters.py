@@ -288,6 +288,7 @@ def retried(daemon: Daemon) -> dict:
         verify=False,
         trust_env=False,
         headers={"Authorization": f"Bearer {token}"},
+        timeout=60,
     )
     return answer.raise_for_status().json()["bpm"]
 

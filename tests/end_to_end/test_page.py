@@ -1,10 +1,12 @@
 """The page over the real daemon and its embedded PostgreSQL."""
 
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -29,6 +31,9 @@ rate = 20
 
 [alarms]
 commit_p99_ms = 60000.0
+
+[folders]
+serve = true
 
 [api]
 port = {port}
@@ -207,6 +212,69 @@ def test_an_experiment_is_started_stopped_and_kept(daemon: Process, page: Page, 
     until(lambda: ask(daemon.url + "/api/v1/interference")["running"] is None, "its report is written")
     page.goto(page.url.split("/?")[0] + url)
     expect(page.locator("h1")).to_contain_text(re.compile("."))
+
+
+SMALL = {
+    "Folders": "2",
+    "Channels per folder": "50",
+    "Intervals per channel": "4",
+    "Clients": "6",
+    "Cycles per client": "4",
+    "Scale of the time": "0.2",
+}
+"""A run of snapshot readers with cycles of 6 s."""
+
+
+def test_snapshot_readers_are_started_drawn_and_kept(daemon: Process, page: Page, token: str) -> None:
+    page.locator("#tab-reads").click()
+    form = page.locator("#snapshots-form")
+    for label, value in SMALL.items():
+        form.get_by_label(label, exact=True).fill(value)
+    form.get_by_text("More settings").click()
+    form.get_by_label("Processes").fill("2")
+    expect(page.locator("#snapshots-plan")).to_contain_text("Loads 400 rows", timeout=60_000)
+    form.get_by_role("button", name="Start the run").click()
+    give(page, token, keep=True)
+    expect(form.locator(".outcome")).to_have_text("The run was started; it is shown above.", timeout=60_000)
+    expect(page.locator("#snapshots-clients-note")).to_contain_text("waiting", timeout=60_000)
+    bars = "() => document.querySelector('#snapshots-clients .js-plotly-plot')?.data?.[0]?.x.length"
+    until(lambda: page.evaluate(bars) == 6, "a bar a client is drawn")
+    past = page.locator("#snapshots-past .ag-row").first
+    expect(past.locator("[col-id=state]")).to_have_text("✓ finished", timeout=120_000)
+    expect(past.locator("[col-id=clients]")).to_have_text("6")
+    (run,) = ask(daemon.url + "/api/v1/snapshots")["past"]
+    drawn = "() => document.querySelector('#snapshots-times .js-plotly-plot').data.map(trace => trace.x.length)"
+    until(lambda: sum(page.evaluate(drawn)) == run["cycles"] == 24, "all cycles are drawn")
+    cliff = "() => document.querySelector('#snapshots-cliff .js-plotly-plot').data[0].x"
+    until(lambda: page.evaluate(cliff) == [0.05, 0.1], "the cliff is drawn")
+    expect(page.locator("#snapshots-tile-state-value")).to_have_text("✓ finished")
+
+
+def test_a_folder_has_its_values_of_now(daemon: Process, page: Page, token: str) -> None:
+    with httpx.Client(
+        base_url=daemon.url + "/api/v1",
+        headers={"Authorization": f"Bearer {token}"},
+        trust_env=False,
+        timeout=60,
+    ) as client:
+        folder = {
+            "path": "/magnets/current",
+            "columns": [{"name": "ampere", "dtype": "float64"}],
+            "channels": {"1": "Q1", "2": "Q2"},
+        }
+        client.post("/folders", json=folder).raise_for_status()
+        page.locator("#tab-conditions").click()
+        nothing = page.locator("#folders-values .ag-overlay", has_text="No channel of this folder has a value now.")
+        expect(nothing).to_be_visible(timeout=60_000)
+        began_ns = time.time_ns() - 3_700 * 10**9
+        reported = {"channel": [2], "since": [began_ns], "until": [None], "values": {"ampere": [118.2375]}}
+        at = {"path": "/magnets/current", "source": "test", "sequence": 1}
+        client.post("/folders/intervals", params=at, json=reported).raise_for_status()
+    row = page.locator("#folders-values [row-id='2']")
+    expect(row.locator("[col-id=value]")).to_have_text("118.2375", timeout=60_000)
+    expect(row.locator("[col-id=channel]")).to_have_text("Q2")
+    expect(row.locator("[col-id=age]")).to_contain_text("1 h")
+    expect(page.locator("#folders-note")).to_contain_text("1 of 2 channels with a value")
 
 
 def test_storage_is_that_of_the_database(daemon: Process, page: Page) -> None:

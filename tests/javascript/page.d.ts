@@ -219,6 +219,7 @@ interface Sections {
   governor?: GovernorSection | null;
   experiment?: ExperimentSection | null;
   visits?: object | null; // whose change a tick tells of
+  snapshots?: object | null; // the same
   conditions?: object | null; // of which elements show figures
   sources?: SourceSection[];
   events?: EventLine[];
@@ -281,8 +282,10 @@ interface View {
   calibrated: string | null;
   experiment: string | null;
   visits: string | null;
+  snapshots: string | null;
   tags: string | null;
   type: string | null;
+  folder: string | null;
 }
 
 interface Series {

@@ -25,6 +25,7 @@ from daemon.web.errors import handle_errors
 from schemas.api.conditions import ConditionsStatus
 from schemas.api.marks import MarkKept, Marks, MarksStatus
 from schemas.api.readings import ChannelDescription, GroupDescription, Readings
+from schemas.api.snapshots import SnapshotsStatus
 from schemas.api.status import (
     DeadLetterCounts,
     DiskStatus,
@@ -47,6 +48,7 @@ from schemas.api.visits import VisitsStatus
 from schemas.marks import Mark
 from schemas.states import STATE_LETTERS, DaemonState, InstrumentState
 from tests.page.served_instruments import instrument_routes
+from tests.page.served_snapshots import snapshot_routes
 from tests.page.served_visits import visit_routes
 
 CHANNELS = ("top_in", "bot_in", "bot_out", "top_out")
@@ -113,6 +115,8 @@ FIGURES: dict[str, Any] = {
     "visits": None,
     "past_visits": [],
     "shown_visits": 700,
+    "snapshots": None,
+    "past_snapshots": [],
     "conditions": None,
     "partitions": 3,
     "past": [],
@@ -123,10 +127,11 @@ FIGURES: dict[str, Any] = {
 }
 """What `POST /figures` may change. `states` overrides letters: {"bpm": {"6": "m"}}; `wave` lets figures swing;
 `past` names experiments, `under_way` how many blocks of one there are; `past_visits` names runs of visits,
-`shown_visits` how many visits a run has; `readers` says how each workload differs from READER, and
-`conditions` how their server differs from CONDITIONS; `slips` says how an
-instrument in state `d` slipped: {"bpm": {"6": {"triggers": 1}}}; `count` holds the totals still; `lately_s` says how
-long ago triggers were skipped, and readings lost and set aside: None that it was long ago, and is dealt with."""
+`shown_visits` how many visits a run has; `snapshots` is the status of a run of snapshot readers, `past_snapshots` names
+those that were; `readers` says how each workload differs from READER, and `conditions` how their server differs from
+CONDITIONS; `slips` says how an instrument in state `d` slipped: {"bpm": {"6": {"triggers": 1}}}; `count` holds the
+totals still; `lately_s` says how long ago triggers were skipped, and readings lost and set aside: None that it was long
+ago, and is dealt with."""
 
 
 READER: dict[str, Any] = {
@@ -310,6 +315,7 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
         governor=figures["governor"] and GovernorStatus.model_validate(figures["governor"]),
         experiment=figures["experiment"] and ExperimentStatus.model_validate(figures["experiment"]),
         visits=figures["visits"] and VisitsStatus.model_validate(figures["visits"]),
+        snapshots=figures["snapshots"] and SnapshotsStatus.model_validate(figures["snapshots"]),
         conditions=None
         if figures["conditions"] is None
         else ConditionsStatus.model_validate(CONDITIONS | figures["conditions"]),
@@ -399,6 +405,7 @@ def build_app(served: Served) -> FastAPI:
     app.include_router(_mark_routes())
     app.include_router(_experiment_routes())
     app.include_router(visit_routes(FIGURES, ASKED))
+    app.include_router(snapshot_routes(FIGURES))
     return app
 
 
@@ -477,7 +484,7 @@ def _status_routes(served: Served) -> APIRouter:
             while True:
                 async with served.ticked:
                     await served.ticked.wait()
-                await socket.send_text(served.now.model_dump_json())
+                await socket.send_text(served.now.model_dump_json(by_alias=True))
         except WebSocketDisconnect:
             return
 

@@ -38,7 +38,7 @@ def ask(url: str, body: dict[str, Any] | None = None) -> Any:
     """GET, or POST of JSON; returns the decoded answer."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data=data, headers={"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=5) as response:
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
         return json.loads(response.read() or b"null")
 
 

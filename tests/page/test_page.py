@@ -6,10 +6,11 @@ from playwright.sync_api import Page, expect
 from schemas.api.status import Shortfall
 from tests.page.browser import value
 from tests.page.served import FIGURES
-from tests.page.stage import Stage
+from tests.page.stage import Stage, until
 
 pytestmark = pytest.mark.page
 
+LINES = "chart => [...chart.querySelectorAll('path.js-line')].map(line => line.getAttribute('d')).join()"
 MIXED = {"6": "m", "13": "l", "32": "s", "42": "n", "51": "m", "70": "d"}
 
 
@@ -132,7 +133,7 @@ def test_charts_have_a_height_and_lines(stage: Stage, page: Page) -> None:
         assert box["height"] > 100
         assert box["width"] > 200
         # A gap cuts a line into paths, of which one of a second is a single pixel.
-        assert "L" in "".join(line.get_attribute("d") or "" for line in chart.locator("path.js-line").all())
+        until(lambda chart=chart: "L" in chart.evaluate(LINES), "a line is drawn")
     assert page.locator(".modebar").count() == 0
 
 

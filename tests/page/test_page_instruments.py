@@ -61,7 +61,7 @@ def test_the_worst_are_listed_sorted_and_lead_to_their_detail(stage: Stage, fres
     expect(page.locator("#worst [role=columnheader][aria-sort=ascending]")).to_contain_text("Instrument")
     page.get_by_role("button", name="bpm_032", exact=True).click()
     expect(page.locator(".mantine-Drawer-title")).to_have_text("bpm_032")
-    assert "instrument=bpm%3A32" in page.url
+    expect(page).to_have_url(re.compile("instrument=bpm%3A32"))
     expect(page.locator("#trend-missing")).to_have_text(
         "Missing from 200 of the last 600 triggers (33.3 %), 0 readings late since the daemon started, "
         "last heard 61 s ago.",
@@ -95,7 +95,7 @@ def test_what_has_the_focus_in_the_list_keeps_it_while_figures_change(stage: Sta
     expect(page.locator(".mantine-Drawer-title")).to_have_text("bpm_032")
     page.get_by_role("button", name="Close", exact=True).click()
     expect(page.locator('#panel-instruments .cell[data-number="32"]')).to_be_focused()
-    assert "instrument=" not in page.url
+    expect(page).not_to_have_url(re.compile("instrument="))
     assert fresh.errors == []
 
 
@@ -103,7 +103,7 @@ def test_the_orbit_is_of_the_newest_trigger_and_names_who_is_missing(stage: Stag
     page = fresh.page
     page.get_by_role("tab", name="Instruments").click()
     expect(page.locator("#orbit-choice")).to_have_value("x, y", timeout=60_000)
-    assert "channel" not in page.url
+    expect(page).not_to_have_url(re.compile("channel"))
     expect(page.locator("#orbit-note")).to_contain_text("x rms 0.1")
     until(lambda: len(page.evaluate(ORBIT)) == 4, "x and y are drawn")
     x = page.evaluate(ORBIT)[0]
@@ -117,7 +117,7 @@ def test_the_orbit_is_of_the_newest_trigger_and_names_who_is_missing(stage: Stag
     expect(page.locator("#orbit-missing")).to_contain_text("Missing from this trigger: bpm_006", timeout=60_000)
     choose(page, "orbit-choice", "bot_out")
     expect(page.locator("#orbit-note")).to_contain_text("bot_out rms 1.00 V", timeout=60_000)
-    assert "channel=bot_out" in page.url
+    expect(page).to_have_url(re.compile("channel=bot_out"))
     expect(page.locator("#orbit-choice")).to_have_value("bot_out")
     stage.daemon.kill()
     try:
@@ -162,7 +162,7 @@ def test_the_orbit_is_drawn_calibrated_where_a_tag_is_configured_and_says_so(sta
     until(lambda: page.evaluate(MADE) == ["not calibrated"], "the chart says so")
     switch.click()
     expect(note).to_contain_text("calibrated by summer_2026 · 1 without a calibration", timeout=60_000)
-    assert "calibrated=yes" in page.url
+    expect(page).to_have_url(re.compile("calibrated=yes"))
     until(lambda: page.evaluate(MADE) == ["calibrated by summer_2026"], "the chart says so")
     x = page.evaluate(ORBIT)[0]
     assert (x[7], x[118]) == (7, 118), "as the daemon has calibrated them"
@@ -174,7 +174,7 @@ def test_the_orbit_is_drawn_calibrated_where_a_tag_is_configured_and_says_so(sta
     expect(note).to_contain_text("calibrated by summer_2026")
     switch.click()
     expect(note).to_contain_text("· not calibrated", timeout=60_000)
-    assert "calibrated" not in page.url
+    expect(page).not_to_have_url(re.compile("calibrated"))
     assert page.evaluate(ORBIT)[0][7] != 7
     assert fresh.errors == []
 

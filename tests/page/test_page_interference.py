@@ -48,7 +48,7 @@ def test_an_experiment_is_chosen_drawn_and_its_doses_marked(stage: Stage, fresh:
     expect(page).to_have_url(re.compile(f"experiment={DOSES}"))
     page.reload()
     live(page, OPENED_MS)
-    assert f"experiment={DOSES}" in page.url
+    expect(page).to_have_url(re.compile(f"experiment={DOSES}"))
     expect(page.locator("#panel-interference")).to_be_visible()
     expect(page.locator("#experiment .verdict")).to_contain_text("With 8 readers: commit p99", timeout=60_000)
     row = page.locator("#experiment-figures [row-id=p99_ms8]")

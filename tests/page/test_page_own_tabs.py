@@ -107,7 +107,7 @@ def test_digits_open_own_tabs_too_and_a_link_leads_to_one(stage: Stage, fresh: W
     expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
     page.keyboard.press("8")
     expect(page.locator("#panel-sums")).to_be_visible()
-    assert "tab=sums" in page.url
+    expect(page).to_have_url(re.compile("tab=sums"))
     page.keyboard.press("9")
     expect(page.locator("#panel-unloaded")).to_be_visible()
     fresh.again(stage.page.url + "/?tab=sums")

@@ -25,7 +25,7 @@ def test_a_tab_opens_by_click_key_and_link_and_the_way_back_leads_back(fresh: Wa
     seen(page, "live")
     page.get_by_role("tab", name="Storage").click()
     seen(page, "storage")
-    assert "tab=storage" in page.url
+    expect(page).to_have_url(re.compile("tab=storage"))
     page.keyboard.press("ArrowRight")
     seen(page, "live")
     expect(page.locator("#tab-live")).to_be_focused()
@@ -46,7 +46,7 @@ def test_keys_act_unless_somebody_types_or_has_turned_them_off(fresh: Watched) -
     page = fresh.page
     page.keyboard.press("p")
     expect(page.locator("#pause")).to_have_attribute("aria-pressed", "true")
-    assert re.search(r"pausedAt=\d{13}", page.url)
+    expect(page).to_have_url(re.compile(r"pausedAt=\d{13}"))
     page.reload()
     expect(page.locator("#paused")).to_contain_text("Charts paused at")
     has_keys(page)

@@ -227,7 +227,8 @@ def test_a_group_by_names_keeps_their_order() -> None:
         (
             r'"wi\ndth\u001b[31m" = 1' + GROUP,
             r'"wi\ndth\u001b[31m": unknown key; use one of `logger`, `state_dir`, `groups`, `sources`, `database`, '
-            "`assembly`, `committer`, `journal`, `alarms`, `readers`, `visits`, `conditions`, `api`, `dashboard`",
+            "`assembly`, `committer`, `journal`, `alarms`, `readers`, `visits`, `conditions`, `folders`, "
+            "`api`, `dashboard`",
         ),
         (GROUP + "[assembly]\nwindow = 100", "assembly.window: 100 is not a power of two; use 64 or 128"),
         (
@@ -237,6 +238,10 @@ def test_a_group_by_names_keeps_their_order() -> None:
         (
             GROUP + '[conditions]\nschema = "triggerlog"',
             "conditions.schema: database.schema is 'triggerlog', too; give conditions a schema of their own",
+        ),
+        (
+            GROUP + '[folders]\nschema = "triggerlog_conditions"',
+            "folders.schema: conditions.schema is 'triggerlog_conditions', too; give folders a schema of their own",
         ),
         (GROUP + "[alarms]\nstale_s = inf", "alarms.stale_s: inf is not a finite number; use a number above 0"),
         (GROUP + "[alarms]\nstale_s = 0", "alarms.stale_s: 0 is out of range; use a number above 0"),

@@ -281,6 +281,13 @@ MUTANTS = (
         plan="held-twice-and-a-dead-letter",
     ),
     Mutant(
+        name="forget that a session is in doubt before a closed block says so",
+        file="daemon/pipeline/assembly/sessions.py",
+        text=" and not self._is_doubted[column]:\n",
+        to=":\n",
+        plan="taken-again-before-its-sender-came-back",
+    ),
+    Mutant(
         name="drop what the journal's last blocks count",
         file="daemon/pipeline/committer.py",
         text="told=waiting.block.revised)",

@@ -56,7 +56,7 @@ async def served(
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     await eventually(lambda: server.started)
     try:
-        async with httpx.AsyncClient(base_url=url + PREFIX, headers=WITH_TOKEN, trust_env=False, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=url + PREFIX, headers=WITH_TOKEN, trust_env=False, timeout=60) as client:
             yield Served(client=client, url=url, reads=reads, tally=made.tally, told=told)
     finally:
         server.should_exit = True

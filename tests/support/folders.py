@@ -11,12 +11,15 @@ from schemas.batch import JournalPosition
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
 from schemas.folders.blocks import OPEN, Insertion
 from schemas.folders.folders import Column, Folder, FolderKind, FolderLayout, NewFolder
+from schemas.folders.timeline import Reported
 from schemas.readings import Array
 
 COLUMNS = (Column(name="value", dtype="float64"), Column(name="note", dtype="text", width=12))
 CHANNELS = {0: "T0", 1: "T1", 2: "T2", 7: "T7"}
 Row = tuple[int, int, int | None, float]
 """Channel, since, until (None is open), value; the note is made of the value."""
+Report = tuple[int, int, float | None]
+"""Channel, time, value; None is an end."""
 
 
 def new_folder(
@@ -53,6 +56,15 @@ def rows(found: Array) -> list[Row]:
     ]
 
 
+def reports(folder: Folder | NewFolder, given: Iterable[Report]) -> Array:
+    """Reports of a folder that has COLUMNS; of ends the values are not looked at."""
+    rows = [
+        (channel, since, since if value is None else None, np.nan if value is None else value)
+        for channel, since, value in given
+    ]
+    return block(folder, rows)
+
+
 class Source:
     """Numbers its insertions."""
 
@@ -63,6 +75,10 @@ class Source:
         """The next insertion."""
         self._last += 1
         return Insertion(block=of, source=self._name, position=JournalPosition(sequence=self._last))
+
+    async def report(self, folder: Folder, *given: Report) -> Reported:
+        """Report values."""
+        return await self._store.report(folder.path, self.next(reports(folder, given)))
 
     async def insert(self, folder: Folder, *given: Row) -> None:
         """Insert intervals that are not there yet."""

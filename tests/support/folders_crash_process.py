@@ -23,8 +23,13 @@ for _kind in KINDS.values():
 CHANNELS = 20
 EACH = 3
 """Intervals of each channel that one order inserts."""
-FOLDERS = {"load": FolderKind.SINGLE, "report": FolderKind.SINGLE, "version": FolderKind.MULTI}
-"""What orders there are: closed intervals; open ones, which end those before; new versions."""
+FOLDERS = {
+    "load": FolderKind.SINGLE,
+    "follow": FolderKind.SINGLE,
+    "version": FolderKind.MULTI,
+    "report": FolderKind.SINGLE,
+}
+"""What orders there are: closed intervals; open ones, which end those before; new versions; reports."""
 
 
 def live(dsn: str, schema: str, what: str, first: int, said: Connection) -> None:
@@ -50,24 +55,38 @@ async def prepare(store: FoldersStore) -> None:
 
 
 async def insert(store: FoldersStore, what: str, number: int) -> bool:
-    """Give an order: all of its intervals, or none."""
+    """Give an order: all of its intervals, or none. Return whether any are new."""
     insertion = Insertion(
         block=intervals(await store.folder(f"/{what}"), what, number),
         source="crashing",
         position=JournalPosition(sequence=number + 1),
     )
-    return await store.insert(f"/{what}", insertion)
+    if what != "report":
+        return await store.insert(f"/{what}", insertion)
+    reported = await store.report(f"/{what}", insertion)
+    assert not reported.conflicts
+    assert reported.stored + reported.duplicates == len(insertion.block)
+    return reported.stored > 0
 
 
 def intervals(folder: Folder, what: str, number: int) -> np.ndarray:
-    """What an order inserts: intervals that follow each other, by number and channel."""
+    """What an order inserts: intervals that follow each other, by number and channel.
+
+    Of reports every second order is late, so that it shortens what there is, and the last of some channels is an end.
+    """
+    place = number ^ 1 if what == "report" else number
     block = np.zeros(CHANNELS * EACH, folder.dtype)
     block["channel"] = np.repeat(np.arange(CHANNELS), EACH)
-    block["since"] = np.tile(np.arange(EACH), CHANNELS) + EACH * number
+    block["since"] = np.tile(np.arange(EACH), CHANNELS) + EACH * place
     block["until"] = OPEN if what != "load" else block["since"] + 1
+    if what == "report":
+        ends = (block["channel"] % 2 == 1) & (block["since"] % EACH == EACH - 1)
+        block["until"][ends] = block["since"][ends]
     if what == "version":
         block["until"] = block["since"] + EACH * 1000
         block = block[::EACH]
     block["number"] = number
     block["text"] = b"x" * (number % 200)
+    if what == "report":
+        block["number"][ends], block["text"][ends] = 0, b""
     return block

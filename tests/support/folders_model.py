@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from schemas.folders.blocks import OPEN
 from schemas.folders.folders import FolderKind
-from tests.support.folders import Row
+from tests.support.folders import Report, Row
 
 TIMES = (0, 1, 2, 5, 9, 300, 301, 10**6, 10**9 + 7, 3 * 10**11, 2**52 + 1, 2**62, OPEN - 1)
 """Times at which intervals begin and end, so that their lengths are of many classes."""
@@ -94,3 +94,16 @@ class Model:
             else:
                 found.append((valid, time, end))
         return [(channel, since, None if until == OPEN else until, each.value) for each, since, until in found]
+
+
+def of_reports(base: list[Row], reports: list[Report], channel: int) -> list[Row]:
+    """Intervals and ends of a channel, in order of time. base: those that were there; reports: each of them once."""
+    begins = {since: value for number, since, value in reports if number == channel}
+    begins |= {since: value for number, since, _, value in base if number == channel}
+    found: list[Row] = []
+    for since, value in sorted(begins.items()):
+        later = [each for each in begins if each > since]
+        covers = [until for number, first, until, _ in base if number == channel and first <= since < (until or OPEN)]
+        until = min([*later, *(each for each in covers if each is not None)], default=None)
+        found.append((channel, since, since, 0.0) if value is None else (channel, since, until, value))
+    return found

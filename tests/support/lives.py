@@ -4,11 +4,19 @@ import asyncio
 import contextlib
 import os
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 from backends.base import StoreUnavailable
 from backends.throwaway.base import ThrowawayServer
+from schemas.checking.dsn import Backend
+from schemas.config import DatabaseConfig
 from tests.support.forked import CONTEXT
+
+SERVERS = {"postgresql": Backend.POSTGRESQL, "mariadb": Backend.MYSQL, "mongodb": Backend.MONGODB}
+TIMEOUT_S = 3.0
+"""Of a command: so long the driver of MongoDB looks for a server that is gone."""
 
 LASTS_S = 0.2
 """The process, or the server, lives for up to so long after its first order."""
@@ -19,6 +27,16 @@ def random_moments() -> random.Random:
     seed = int(os.environ.get("TRIGGERLOG_CRASH_SEED") or random.randrange(2**32))
     print(f"TRIGGERLOG_CRASH_SEED={seed}")  # noqa: T201 - for whoever reads of a failure
     return random.Random(seed)
+
+
+@contextlib.asynccontextmanager
+async def opened(opens: Callable[..., Any], dsn: str, schema: str, folder: Path) -> AsyncIterator[Any]:
+    """A store of conditions or of folders that gives a server up after a short time; opens: makes it."""
+    store = opens(DatabaseConfig(dsn=dsn, command_timeout_s=TIMEOUT_S), schema=schema, state_dir=folder)
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 class Life:

@@ -1,13 +1,13 @@
 """Intervals of a folder: a document each, which has the version that inserted it.
 
-`classes` is a list of one class of lengths, by which it is found. An open interval that ends gets its end, the version
-that ended it (`ended`), and its class as a second one. Who reads an older version takes it for open, and still finds it
-among the open ones. After LAG more insertions it has only its own class. So a reader is right as long as not more than
-LAG insertions happened while he read; else he reads again.
+`classes` is a list of one class of lengths, by which it is found. An interval that gets another end is written anew
+with it. The old document gets the version that did so (`replaced`), and REPLACED as a second class. Who reads an older
+version takes the old one. After LAG more insertions it is deleted. So a reader is right as long as not more than LAG
+insertions happened while he read; else he reads again.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,22 +20,24 @@ from backends.mongodb.conditions.segments import Document
 from backends.mongodb.conditions.session import MESSAGE_BYTES, Session
 from backends.mongodb.conditions.turns import Turn
 from backends.mongodb.folders.nodes import ROWS, folder_of, lengths_of
-from schemas.folders.blocks import OPEN
+from schemas.folders.blocks import OPEN, joined
 from schemas.folders.folders import Folder, FolderKind
-from schemas.folders.timeline import OPEN_CLASS, Changes, hull, length_classes
+from schemas.folders.timeline import OPEN_CLASS, Changes, hull, length_classes, spans_before
 from schemas.readings import Array
 
 LAG = 100
+REPLACED = OPEN_CLASS + 1
+"""No class of lengths."""
 MESSAGE_DOCUMENTS = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Found:
-    """Intervals that a question found. versions: int64, shape (n,). ids: `_id` of each."""
+    """Intervals that a question found. versions: int64, shape (n,). ids: `_id` of each, by channel and since."""
 
     block: Array
     versions: Array
-    ids: Sequence[Any]
+    ids: Mapping[tuple[int, int], Any]
 
 
 class Intervals:
@@ -78,6 +80,29 @@ class Intervals:
             found = await self.overlapping(*hull(found.block), channels)
         return found
 
+    async def near(self, reports: Array) -> Found:
+        """Intervals that decide where reports go, as `changes_of_reports` needs them."""
+        channels = np.unique(reports["channel"]).tolist()
+        opened = await self._find(self._open(OPEN - 1), {"$in": channels}, -1)
+        if not self._lengths:
+            return opened
+        late = spans_before(reports, opened.block)
+        # Those of the others are found again.
+        is_all = ~np.isin(opened.block["channel"], [channel for channel, _, _ in late])
+        parts = [replace(opened, block=opened.block[is_all], versions=opened.versions[is_all])]
+        for channel, first, last in late:
+            for since, order in (({"$lte": Int64(first)}, -1), ({"$gt": Int64(last)}, 1)):
+                wanted = {"since": since, "replaced": {"$exists": False}}
+                parts.append(await self._find(wanted, {"$eq": channel}, -1, order=order))
+            if first < last:
+                within = {"since": {"$gt": Int64(first), "$lte": Int64(last)}}
+                parts.append(await self._find(within, {"$eq": channel}, -1))
+        return Found(
+            block=joined([part.block for part in parts], self._folder.dtype),
+            versions=np.concatenate([part.versions for part in parts]),
+            ids={key: id_ for part in parts for key, id_ in part.ids.items()},
+        )
+
     async def changing(self, after: int, upto: int) -> Found:
         """Intervals that decide what begins in after < since <= upto."""
         if self._folder.kind is FolderKind.MULTI:
@@ -87,16 +112,15 @@ class Intervals:
     def _open(self, upto: int) -> Document:
         return {"classes": OPEN_CLASS, "since": {"$lte": Int64(upto)}}
 
-    async def _find(self, wanted: Document, channels: Document | None, after: int) -> Found:
+    async def _find(self, wanted: Document, channels: Document | None, after: int, *, order: int = 0) -> Found:
+        """Intervals with until > after, and ends. order: of time, 1 or -1: the first one alone."""
         conditions = {**wanted, "version": {"$lte": Int64(self._version)}}
         if channels is not None:
             conditions["channel"] = channels
         with pymongo.timeout(self._session.timeout_s):
-            found = await self._collection().find(conditions).to_list()
-        documents = {each["_id"]: each for each in found}
-        for each in documents.values():
-            if each.get("ended", 0) > self._newest:
-                each["until"] = OPEN
+            sort = [("since", order)] if order else None
+            found = await self._collection().find(conditions, sort=sort, limit=abs(order)).to_list()
+        documents = {each["_id"]: each for each in found if each.get("replaced", OPEN) > self._newest}
         held = [each for each in documents.values() if each["until"] > after]
         block = np.empty(len(held), self._folder.dtype)
         for name in ("channel", "since", "until"):
@@ -105,7 +129,8 @@ class Intervals:
             values = (each["values"][column.name] for each in held)
             block[column.name] = [value.encode() for value in values] if column.is_text else list(values)
         versions = np.array([each["version"] for each in held], np.int64)
-        return Found(block=block, versions=versions, ids=[each["_id"] for each in held])
+        ids = {(each["channel"], each["since"]): each["_id"] for each in held}
+        return Found(block=block, versions=versions, ids=ids)
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
@@ -114,42 +139,31 @@ class Intervals:
         newer = {"$gt": Int64(self._newest)}
         with pymongo.timeout(self._session.timeout_s):
             await self._collection().delete_many({"version": newer})
-            back = {"$set": {"until": Int64(OPEN), "classes": [OPEN_CLASS]}, "$unset": {"ended": ""}}
-            await self._collection().update_many({"ended": newer}, back)
+            back = {"$unset": {"replaced": ""}, "$pull": {"classes": REPLACED}}
+            await self._collection().update_many({"classes": REPLACED, "replaced": newer}, back)
 
-    async def write(self, turn: Turn, changes: Changes, ids: Mapping[int, Any]) -> None:
-        """Write what an insertion changes for the next version. ids: of the open intervals, by their channel."""
+    async def write(self, turn: Turn, changes: Changes, ids: Mapping[tuple[int, int], Any]) -> None:
+        """Write what an insertion changes for the next version. ids: of intervals that were there, as `Found` has."""
         version = self._newest + 1
         if self._folder.kind is FolderKind.SINGLE:
-            await self._move_ended(turn)
-        statements = [
-            {"q": {"_id": ids[channel]}, "u": {"$set": _end(until, class_, version)}}
-            for channel, until, class_ in zip(
-                changes.ended["channel"].tolist(),
-                changes.ended["until"].tolist(),
-                length_classes(changes.ended).tolist(),
-                strict=True,
-            )
-        ]
-        await self._update(turn, statements)
-        for block in (changes.closed, changes.opened):
+            await self._delete_replaced()
+        replaced = {"$set": {"replaced": Int64(version)}, "$push": {"classes": REPLACED}}
+        keys = changes.replaced[["channel", "since"]].tolist()
+        statements = [{"q": {"_id": ids[key]}, "u": replaced} for key in keys]
+        for first in range(0, len(statements), MESSAGE_DOCUMENTS):
+            await turn.keep()
+            await self._session.update(self.name, statements[first : first + MESSAGE_DOCUMENTS])
+        for block in (changes.replaced, changes.closed, changes.opened):
             size = max(1, min(MESSAGE_DOCUMENTS, MESSAGE_BYTES // (2 * block.itemsize)))
             for first in range(0, len(block), size):
                 await turn.keep()
                 await self._session.insert(self.name, self._documents(block[first : first + size], version))
 
-    async def _move_ended(self, turn: Turn) -> None:
-        """Take intervals that ended long ago from among the open ones."""
-        wanted = {"classes": OPEN_CLASS, "ended": {"$lte": Int64(self._newest - LAG)}}
+    async def _delete_replaced(self) -> None:
+        """Delete intervals that were replaced long ago."""
+        wanted = {"classes": REPLACED, "replaced": {"$lte": Int64(self._newest - LAG)}}
         with pymongo.timeout(self._session.timeout_s):
-            found = await self._collection().find(wanted, {"classes": 1}).to_list()
-        own = [(each["_id"], [c for c in each["classes"] if c != OPEN_CLASS]) for each in found]
-        await self._update(turn, [{"q": {"_id": id_}, "u": {"$set": {"classes": classes}}} for id_, classes in own])
-
-    async def _update(self, turn: Turn, statements: Sequence[Document]) -> None:
-        for first in range(0, len(statements), MESSAGE_DOCUMENTS):
-            await turn.keep()
-            await self._session.update(self.name, statements[first : first + MESSAGE_DOCUMENTS])
+            await self._collection().delete_many(wanted)
 
     def _documents(self, block: Array, version: int) -> list[Document]:
         columns = self._folder.columns
@@ -185,10 +199,6 @@ def _values(column: Array, *, is_text: bool) -> list[Any]:
         if column.dtype.itemsize == 8 and column.dtype.kind == "i"
         else column.tolist()
     )
-
-
-def _end(until: int, class_: int, version: int) -> Document:
-    return {"until": Int64(until), "classes": [OPEN_CLASS, class_], "ended": Int64(version)}
 
 
 def _above(time: int) -> Document:

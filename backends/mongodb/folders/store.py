@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pymongo
@@ -22,7 +22,15 @@ from schemas.batch import JournalPosition
 from schemas.conditions.intervals import NAME_MOST
 from schemas.conditions.rules import check_text, exists, unknown
 from schemas.config import DatabaseConfig
-from schemas.folders.blocks import OPEN, Insertion, check_span, check_times, checked, see_channels
+from schemas.folders.blocks import (
+    OPEN,
+    Insertion,
+    check_span,
+    check_times,
+    checked,
+    checked_reports,
+    see_channels,
+)
 from schemas.folders.folders import (
     Folder,
     FolderKind,
@@ -39,7 +47,17 @@ from schemas.folders.folders import (
     no_versions,
     sets_above,
 )
-from schemas.folders.timeline import Changes, changes_of_multi, changes_of_single, longest_of, newest, pieces
+from schemas.folders.timeline import (
+    Changes,
+    Reported,
+    changes_of_multi,
+    changes_of_reports,
+    changes_of_single,
+    holding,
+    longest_of,
+    newest,
+    pieces,
+)
 from schemas.readings import Array
 
 TRIES = 10
@@ -190,24 +208,43 @@ class MongodbFoldersStore(TurnStore):
             node = await _node(turn.session, path)
             folder = nodes.folder_of(node)
             block = checked(folder, insertion)
-            there = nodes.position_in(node, insertion.source)
-            if is_committed(there or JournalPosition(sequence=0), insertion):
+            if _is_there(node, insertion):
                 return False
             see_channels(block, nodes.numbers_of(await _channels(turn.session, node)), path)
-            await self._insert(turn, node, insertion, block)
+            intervals = await self._intervals(turn, node)
+            found = await _touched(intervals, folder, block)
+            await self._change(turn, node, insertion, _changes(folder, block, found), found)
         return True
 
-    async def _insert(self, turn: Turn, node: Document, insertion: Insertion, block: Array) -> None:
-        folder, token = nodes.folder_of(node), node["token"]
+    async def report(self, path: str, insertion: Insertion) -> Reported:
+        """Insert reports on change, exactly once."""
+        async with self._turn() as turn:
+            node = await _node(turn.session, path)
+            reports = checked_reports(nodes.folder_of(node), insertion)
+            is_there = _is_there(node, insertion)
+            see_channels(reports, nodes.numbers_of(await _channels(turn.session, node)), path)
+            found = await (await self._intervals(turn, node)).near(reports)
+            changes, reported = changes_of_reports(reports, found.block)
+            if is_there:
+                return replace(reported, stored=0)
+            await self._change(turn, node, insertion, changes, found)
+        return reported
+
+    async def _intervals(self, turn: Turn, node: Document) -> Intervals:
+        """Intervals of a folder, without what was left unfinished."""
         intervals = Intervals(turn.session, node)
-        if self._whole.get(token) != folder.version:
+        if self._whole.get(node["token"]) != int(node["version"]):
             await intervals.remove_unfinished()
+            self._whole[node["token"]] = int(node["version"])
+        return intervals
+
+    async def _change(self, turn: Turn, node: Document, insertion: Insertion, changes: Changes, found: Found) -> None:
+        folder, token = nodes.folder_of(node), node["token"]
         # Until it has happened, nobody knows.
         self._whole.pop(token, None)
-        changes, ids = await _changes(intervals, folder, block)
-        await intervals.write(turn, changes, ids)
+        await Intervals(turn.session, node).write(turn, changes, found.ids)
         lengths = nodes.lengths_of(node)
-        for part in (changes.closed, changes.ended):
+        for part in (changes.closed, changes.replaced):
             for each, longest in longest_of(part).items():
                 lengths[each] = max(longest, lengths.get(each, 0))
         fields = {
@@ -238,8 +275,7 @@ class MongodbFoldersStore(TurnStore):
             raise unknown("channel", f"channel {channel} of {path}")
         only = {"$eq": channel}
         found = await self._ask(path, tag, lambda intervals: intervals.touching(since, until - 1, only))
-        block = pieces(found.block, found.versions)
-        return block[(block["since"] < until) & (block["until"] > since)]
+        return holding(pieces(found.block, found.versions), since, until)
 
     async def changes(self, path: str, after: int, upto: int, tag: str | None = None) -> Array:
         """Intervals that begin in a span of time."""
@@ -298,18 +334,27 @@ async def _missing_above(session: Session, path: str) -> list[Document]:
     return missing
 
 
-async def _changes(intervals: Intervals, folder: Folder, block: Array) -> tuple[Changes, Mapping[int, Any]]:
-    """What an insertion changes, and the `_id`s of the open intervals that it ends, by channel."""
+def _is_there(node: Document, insertion: Insertion) -> bool:
+    there = nodes.position_in(node, insertion.source)
+    return is_committed(there or JournalPosition(sequence=0), insertion)
+
+
+async def _touched(intervals: Intervals, folder: Folder, block: Array) -> Found:
+    """What decides whether intervals of a single-version folder overlap, and what they end."""
     if folder.kind is FolderKind.MULTI or not len(block):
-        return changes_of_multi(block), {}
+        return Found(block=block[:0], versions=np.empty(0, np.int64), ids={})
     least, most = int(block["channel"].min()), int(block["channel"].max())
-    found = await intervals.overlapping(
-        int(block["since"].min()), int(block["until"].max()), {"$gte": least, "$lte": most}
-    )
-    is_open = (found.block["until"] == OPEN) & np.isin(found.block["channel"], block["channel"])
-    ids = {int(found.block["channel"][k]): found.ids[k] for k in np.flatnonzero(is_open).tolist()}
-    closed = found.block[found.block["until"] != OPEN]
-    return changes_of_single(block, found.block[is_open], closed), ids
+    # What ends where the first one begins, too: it may be an end.
+    after = int(block["since"].min()) - 1
+    return await intervals.overlapping(after, int(block["until"].max()), {"$gte": least, "$lte": most})
+
+
+def _changes(folder: Folder, block: Array, found: Found) -> Changes:
+    if folder.kind is FolderKind.MULTI:
+        return changes_of_multi(block)
+    is_open = found.block["until"] == OPEN
+    opened = found.block[is_open & np.isin(found.block["channel"], block["channel"])]
+    return changes_of_single(block, opened, found.block[~is_open])
 
 
 def _version(node: Document, tag: str | None) -> int | None:

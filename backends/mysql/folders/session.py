@@ -1,7 +1,8 @@
 """One connection to folders in MariaDB or MySQL. Blocks go and come in the binary protocol, no Python object a row."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from pymysql.err import MySQLError
@@ -16,7 +17,7 @@ from backends.mysql.session import BEGIN, MysqlSession
 from backends.mysql.session_store import create_table
 from backends.sql.folders.session import FoldersSession, is_gone
 from backends.sql.folders.tables import FoldersTables, FolderTables
-from backends.sql.session import WRITE
+from backends.sql.session import WRITE, Rows
 from schemas.readings import Array
 
 Fields = Sequence[tuple[str, str]]
@@ -66,13 +67,9 @@ class MysqlFoldersSession(MysqlSession, FoldersSession):
 
     async def select_block(self, text: str, fields: Fields) -> Array:
         """The rows that a query finds."""
-        try:
+        with _folder_is_there():
             async with asyncio.timeout(self._timeout_s):
                 packets = await self.connection.select(text)
-        except MySQLError as error:
-            if number_of(error) not in GONE:
-                raise
-            raise is_gone() from None
         columns, _ = ResultFormat([_field(*each) for each in fields]).parse(packets)
         block = np.empty(len(packets), np.dtype(list(fields)))
         for name, dtype in fields:
@@ -80,10 +77,30 @@ class MysqlFoldersSession(MysqlSession, FoldersSession):
             block[name] = np.ascontiguousarray(column).view(dtype)[:, 0] if dtype.startswith("S") else column
         return block
 
+    async def select_chunks(self, text: str) -> Rows:
+        """Chunks that a query finds."""
+        with _folder_is_there():
+            return await self.fetch(text)
+
     def selected(self, name: str, form: str, of: str = "") -> str:
         """A column; a text as bytes, with NULs up to its greatest width."""
         column = of + quoted(name)
         return f"RPAD(CAST({column} AS BINARY), {form[1:]}, x'00')" if form.startswith("S") else column
+
+
+@contextmanager
+def _folder_is_there() -> Iterator[None]:
+    """See that a folder's tables are there.
+
+    Raises:
+        ConditionsRefused: it was removed.
+    """
+    try:
+        yield
+    except MySQLError as error:
+        if number_of(error) not in GONE:
+            raise
+        raise is_gone() from None
 
 
 def _field(name: str, dtype: str) -> Field:

@@ -18,7 +18,7 @@ from schemas.conditions.rules import ConditionsRefused, RefusalKind
 from schemas.config import DatabaseConfig
 from schemas.folders.folders import FolderLayout, NewFolder
 
-LAYOUTS = (FolderLayout.WINDOW, FolderLayout.CHANNEL_MAX)
+LAYOUTS = (FolderLayout.WINDOW, FolderLayout.ARRAYS, FolderLayout.CHANNEL_MAX)
 """MariaDB has no LATERAL, and no BRIN index."""
 
 

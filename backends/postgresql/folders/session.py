@@ -1,6 +1,7 @@
 """One connection to folders in PostgreSQL. Blocks go in and out by binary COPY, without a Python object a row."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import asyncpg
@@ -14,6 +15,7 @@ from backends.postgresql.session import PostgresqlSession
 from backends.postgresql.session_store import create_table
 from backends.sql.folders.session import FoldersSession, StoredFolder, is_gone
 from backends.sql.folders.tables import FoldersTables, FolderTables, brin_name
+from backends.sql.session import Rows
 from schemas.folders.folders import FolderLayout
 from schemas.readings import Array
 
@@ -60,15 +62,18 @@ class PostgresqlFoldersSession(PostgresqlSession, FoldersSession):
 
     async def select_block(self, text: str, fields: Fields) -> Array:
         """The rows that a query finds."""
-        try:
+        with _folder_is_there():
             async with self.in_time() as connection:
                 rows = _format(fields).parse(await copied_text(connection, text))
-        except asyncpg.UndefinedTableError:
-            raise is_gone() from None
         block = np.empty(len(rows), np.dtype(list(fields)))
         for name, _ in fields:
             block[name] = rows[name]
         return block
+
+    async def select_chunks(self, text: str) -> Rows:
+        """Chunks that a query finds."""
+        with _folder_is_there():
+            return await self.fetch(text)
 
     def selected(self, name: str, form: str, of: str = "") -> str:
         """A column; a text as bytes, with NULs up to its greatest width."""
@@ -79,6 +84,19 @@ class PostgresqlFoldersSession(PostgresqlSession, FoldersSession):
         padding = f"decode(repeat('00', {width} - octet_length({column})), 'hex')"
         as_bytes = f"convert_to({column}, 'UTF8')"
         return f"CASE octet_length({column}) WHEN {width} THEN {as_bytes} ELSE {as_bytes} || {padding} END"
+
+
+@contextmanager
+def _folder_is_there() -> Iterator[None]:
+    """See that a folder's tables are there.
+
+    Raises:
+        ConditionsRefused: it was removed.
+    """
+    try:
+        yield
+    except asyncpg.UndefinedTableError:
+        raise is_gone() from None
 
 
 def encoded(fields: Fields, block: Array) -> Array:

@@ -1,28 +1,34 @@
 """Insertions: what was there is read under the lock of the folder, and all changes are one transaction."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from backends.base import is_committed
-from backends.sql.folders.questions import Span, all_fields, find
+from backends.sql.folders.questions import Span, find, near, opened_of
 from backends.sql.folders.session import FoldersSession, StoredFolder
 from backends.sql.folders.tree import stored_folder
 from schemas.batch import JournalPosition
-from schemas.folders.blocks import OPEN, Insertion, checked, see_channels
-from schemas.folders.folders import KEY, FolderKind
+from schemas.folders.blocks import Insertion, checked, checked_reports, joined, see_channels
+from schemas.folders.folders import KEY, FolderKind, FolderLayout
 from schemas.folders.timeline import (
     OPEN_CLASS,
     Changes,
+    Reported,
     changes_of_multi,
+    changes_of_reports,
     changes_of_single,
     length_classes,
     longest_of,
+    spans_before,
 )
 from schemas.readings import Array
 
 AT_ONCE = 1_000
-"""Channels that one condition names."""
+"""Channels, or intervals, that one condition names."""
+QUESTIONS_AT_ONCE = 100
+"""Channels whose intervals are asked for each by a question of its own, together."""
 
 
 class KnownChannels:
@@ -61,6 +67,21 @@ async def insert(session: FoldersSession, known: KnownChannels, path: str, inser
     return True
 
 
+async def report(session: FoldersSession, known: KnownChannels, path: str, insertion: Insertion) -> Reported:
+    """Insert reports, and move the position of their source; nothing changes where that was done before."""
+    stored = await stored_folder(session, path, lock=True)
+    reports = checked_reports(stored.folder, insertion)
+    there = await position_of(session, stored.id, insertion.source)
+    is_there = is_committed(there or JournalPosition(sequence=0), insertion)
+    await known.see(session, stored, reports)
+    changes, reported = changes_of_reports(reports, await _near(session, stored, reports))
+    if is_there:
+        return replace(reported, stored=0)
+    await _store(session, stored, changes)
+    await _move(session, stored, insertion, is_first=there is None)
+    return reported
+
+
 async def position_of(session: FoldersSession, folder_id: int, source: str) -> JournalPosition | None:
     """Which insertion of a source was the last."""
     text = f"SELECT sequence, journal FROM {session.positions} WHERE folder = $1 AND source = $2"
@@ -70,30 +91,45 @@ async def position_of(session: FoldersSession, folder_id: int, source: str) -> J
 
 async def _touched(session: FoldersSession, stored: StoredFolder, block: Array) -> tuple[Array, Array]:
     """Open intervals of a block's channels, and the keys of the others that end after the first of it begins."""
-    parts = [np.empty(0, stored.folder.dtype)]
-    for channels in _some(np.unique(block["channel"])):
-        span = Span(upto=OPEN, among=channels)
-        fields = [field for field in all_fields(stored) if field[0] != "version"]
-        text = f"SELECT {', '.join(session.selected(*field) for field in fields)} FROM {session.opened(stored)}"
-        found = await session.select_block(f"{text} WHERE {span.conditions(None)}", fields)
-        parts.append(found.astype(stored.folder.dtype))
-    opened = np.concatenate(parts)
+    opened = await _opened(session, stored, block)
     if not stored.lengths or not len(block):
         return opened, np.empty(0, list(KEY))
     least, most = int(block["channel"].min()), int(block["channel"].max())
+    # What ends where the first one begins, too: it may be an end.
     span = Span(
-        upto=int(block["until"].max()), holds=int(block["since"].min()), among=f"channel BETWEEN {least} AND {most}"
+        upto=int(block["until"].max()), holds=int(block["since"].min()) - 1, among=f"channel BETWEEN {least} AND {most}"
     )
     return opened, await find(session, stored, span, KEY, opened=False)
+
+
+async def _near(session: FoldersSession, stored: StoredFolder, reports: Array) -> Array:
+    """Intervals that decide where reports go: most are behind an open one, which is all there is to know."""
+    opened = await _opened(session, stored, reports)
+    late = spans_before(reports, opened)
+    cut = (late[first : first + QUESTIONS_AT_ONCE] for first in range(0, len(late), QUESTIONS_AT_ONCE))
+    return joined([opened, *[await near(session, stored, some) for some in cut]], stored.folder.dtype)
+
+
+async def _opened(session: FoldersSession, stored: StoredFolder, block: Array) -> Array:
+    """Open intervals of a block's channels."""
+    named = _some(np.unique(block["channel"]))
+    return joined([await opened_of(session, stored, each) for each in named], stored.folder.dtype)
 
 
 async def _store(session: FoldersSession, stored: StoredFolder, changes: Changes) -> None:
     for channels in _some(changes.ended["channel"]):
         await session.run(f"DELETE FROM {session.opened(stored)} WHERE {channels}")
-    closed = np.concatenate([changes.closed, changes.ended])
-    by = ("since", "channel") if stored.folder.layout.by_channel else ("channel", "since")
-    closed = closed[np.lexsort([closed[name] for name in by])]
-    await session.store(stored, block=closed, classes=length_classes(closed), is_open=False)
+    for first in range(0, len(changes.shortened), AT_ONCE):
+        some = changes.shortened[["channel", "since"]][first : first + AT_ONCE].tolist()
+        keys = ", ".join(f"({channel}, {since})" for channel, since in some)
+        await session.run(f"DELETE FROM {session.closed(stored)} WHERE (channel, since) IN ({keys})")
+    closed = joined([changes.closed, changes.replaced], stored.folder.dtype)
+    if stored.folder.layout is FolderLayout.ARRAYS:
+        closed = await session.store_chunks(stored, closed)
+    else:
+        by = ("since", "channel") if stored.folder.layout.by_channel else ("channel", "since")
+        closed = closed[np.lexsort([closed[name] for name in by])]
+        await session.store(stored, block=closed, classes=length_classes(closed), is_open=False)
     classes = np.full(len(changes.opened), OPEN_CLASS, np.int16)
     await session.store(stored, block=changes.opened, classes=classes, is_open=True)
     await _note_lengths(session, stored, longest_of(closed))

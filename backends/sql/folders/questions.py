@@ -8,13 +8,19 @@ a class that hold a time began at most as long before it as the longest of them 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from backends.sql.folders.chunks import unpacked
 from backends.sql.folders.session import FoldersSession, StoredFolder
 from backends.sql.folders.tables import value_fields
+from schemas.folders.blocks import OPEN, joined
 from schemas.folders.folders import KEY, FolderLayout
 from schemas.readings import Array
 
 Fields = Sequence[tuple[str, str]]
 VERSION = ("version", "<i8")
+CHUNK: Fields = (VERSION, ("data", ""))
+"""Of the layout `arrays`."""
 PRIMARY = "PRIMARY"
 
 
@@ -47,6 +53,17 @@ class Span:
         ]
         return " AND ".join(parts)
 
+    def of(self, block: Array) -> Array:
+        """Which of some intervals with an end are of it, but for `among` and the version: bool, shape (n,)."""
+        found: Array = block["since"] <= self.upto
+        if self.after is not None:
+            found &= block["since"] > self.after
+        if self.holds is not None:
+            found &= block["until"] > self.holds
+        if self.channel is not None:
+            found &= block["channel"] == self.channel
+        return found
+
 
 def all_fields(stored: StoredFolder) -> Fields:
     """Columns of an interval: its key, its version, its values."""
@@ -55,10 +72,11 @@ def all_fields(stored: StoredFolder) -> Fields:
 
 async def find(session: FoldersSession, stored: StoredFolder, span: Span, fields: Fields, *, opened: bool) -> Array:
     """Intervals of a span, with these columns, in any order. opened: whether open ones are among them."""
-    selects = [*_closed(session, stored, span, fields)]
-    if opened:
-        selects.append(_select(session, session.opened(stored), fields, span.conditions(None)))
-    return await _found(session, selects, fields)
+    of_open = [_select(session, session.opened(stored), fields, span.conditions(None))] if opened else []
+    if stored.folder.layout is not FolderLayout.ARRAYS:
+        return await _found(session, [*_closed(session, stored, span, fields), *of_open], fields)
+    closed = await _in_chunks(session, stored, span, fields)
+    return joined([closed, await _found(session, of_open, fields)], closed.dtype) if opened else closed
 
 
 async def snapshot(session: FoldersSession, stored: StoredFolder, at: int, version: int | None) -> Array:
@@ -73,6 +91,63 @@ async def snapshot(session: FoldersSession, stored: StoredFolder, at: int, versi
     return await _found(session, selects, fields)
 
 
+async def opened_of(session: FoldersSession, stored: StoredFolder, channels: str) -> Array:
+    """The open intervals of some channels, as a block. channels: a condition that names them."""
+    select = _select(
+        session, session.opened(stored), _block_fields(stored), Span(upto=OPEN, among=channels).conditions(None)
+    )
+    return as_block(stored, await _found(session, [select], _block_fields(stored)))
+
+
+async def near(session: FoldersSession, stored: StoredFolder, spans: Sequence[tuple[int, int, int]]) -> Array:
+    """Of intervals with an end, those that decide where reports go, as a block.
+
+    spans: channel, first and last time of reports. Of each channel it is the last one that begins up to the first time,
+    what begins up to the last one, and the next.
+    """
+    if not spans or not stored.lengths:
+        return np.empty(0, stored.folder.dtype)
+    table = f"{session.closed(stored)}{session.by_index(_by_channel(stored))}"
+    selects = []
+    for channel, first, last in spans:
+        of = f"SELECT %s(since) FROM {table} WHERE channel = {channel} AND since"
+        least = f"COALESCE(({of % 'MAX'} <= {first}), {first})"
+        most = f"COALESCE(({of % 'MIN'} > {last}), {last})"
+        where = f"channel = {channel} AND since >= {least} AND since <= {most}"
+        selects.append(_select(session, table, _block_fields(stored), where))
+    return as_block(stored, await _found(session, selects, _block_fields(stored)))
+
+
+def as_block(stored: StoredFolder, rows: Array) -> Array:
+    """Rows as a block; columns of small integers are as they were given."""
+    block = np.empty(len(rows), stored.folder.dtype)
+    for name in block.dtype.names or ():
+        block[name] = rows[name]
+    return block
+
+
+def _block_fields(stored: StoredFolder) -> Fields:
+    return (*KEY, *value_fields(stored.folder.columns))
+
+
+def _by_channel(stored: StoredFolder) -> str:
+    """Name of the index that has the intervals of a channel together."""
+    return PRIMARY if stored.folder.layout.by_channel else f"f_{stored.token}_channel"
+
+
+async def _in_chunks(session: FoldersSession, stored: StoredFolder, span: Span, fields: Fields) -> Array:
+    """Intervals with an end, of the layout `arrays`."""
+    holds = max(time for time in (span.after, span.holds) if time is not None)
+    chunks = _closed(session, stored, Span(upto=span.upto, holds=holds, version=span.version), CHUNK)
+    text = " UNION ALL ".join(f"({select})" for select in chunks)
+    block, versions = unpacked(await session.select_chunks(text) if text else [], stored.folder.dtype)
+    wanted = span.of(block)
+    rows = np.empty(int(wanted.sum()), np.dtype(list(fields)))
+    for name, _ in fields:
+        rows[name] = (versions if name == "version" else block[name])[wanted]
+    return rows
+
+
 async def _found(session: FoldersSession, selects: Sequence[str], fields: Fields) -> Array:
     return await session.select_block(" UNION ALL ".join(f"({select})" for select in selects), fields)
 
@@ -82,10 +157,9 @@ def _closed(session: FoldersSession, stored: StoredFolder, span: Span, fields: F
     table, layout = session.closed(stored), stored.folder.layout
     if not stored.lengths:
         return
-    if span.channel is not None or layout is not FolderLayout.WINDOW:
-        index = PRIMARY if layout.by_channel else f"f_{stored.token}_channel"
+    if span.channel is not None or layout not in (FolderLayout.WINDOW, FolderLayout.ARRAYS):
         longest = max(stored.lengths.values())
-        hint = session.by_index(index) if span.channel is not None else ""
+        hint = session.by_index(_by_channel(stored)) if span.channel is not None else ""
         yield _select(session, f"{table}{hint}", fields, span.conditions(longest))
         return
     for each, longest in sorted(stored.lengths.items()):

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from backends.sql.folders.chunks import cut
 from backends.sql.folders.tables import FoldersTables, FolderTables, closed_name, folder_tables, stored_fields
-from backends.sql.session import SqlSession
+from backends.sql.session import Rows, SqlSession
 from schemas.conditions.rules import ConditionsRefused, unknown
 from schemas.folders.folders import Folder, NewFolder
+from schemas.folders.timeline import length_classes
 from schemas.readings import Array
 
 
@@ -59,6 +61,10 @@ class FoldersSession(SqlSession):
         """The rows that a query finds, packed; fields: names and dtypes of its columns, which `selected` wrote."""
 
     @abstractmethod
+    async def select_chunks(self, text: str) -> Rows:
+        """The rows that a query finds of a folder whose layout is `arrays`."""
+
+    @abstractmethod
     def selected(self, name: str, form: str, of: str = "") -> str:
         """A column so that each of its values takes as many bytes as its dtype. of: the table's alias and a dot."""
 
@@ -84,6 +90,22 @@ class FoldersSession(SqlSession):
             rows[name] = block[name]
         name = closed_name(stored.token)
         await self.insert_block(f"{name}_open" if is_open else name, fields, rows)
+
+    async def store_chunks(self, stored: StoredFolder, block: Array) -> Array:
+        """The same of intervals with an end, in the layout `arrays`; return from when until when each chunk is."""
+        spans, data = cut(block)
+        version, keys = (
+            stored.folder.version + 1,
+            zip(*(spans[name].tolist() for name in ("since", "until")), strict=True),
+        )
+        rows = [
+            (class_, *key, version, number, each)
+            for number, (class_, key, each) in enumerate(zip(length_classes(spans).tolist(), keys, data, strict=True))
+        ]
+        if rows:
+            columns = ("length_class", "since", "until", "version", "number", "data")
+            await self.insert_rows(closed_name(stored.token), columns, rows)
+        return spans
 
 
 def is_gone() -> ConditionsRefused:

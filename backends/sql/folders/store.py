@@ -6,11 +6,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import TypeVar
 
-import numpy as np
-
 from backends.sql.folders import tree
-from backends.sql.folders.inserting import KnownChannels, insert, position_of
-from backends.sql.folders.questions import Span, all_fields, find, snapshot
+from backends.sql.folders.inserting import KnownChannels, insert, position_of, report
+from backends.sql.folders.questions import Span, all_fields, as_block, find, snapshot
 from backends.sql.folders.session import FoldersSession, StoredFolder
 from backends.sql.folders.tables import SET, tables_of
 from backends.sql.session import READ
@@ -19,7 +17,7 @@ from schemas.batch import JournalPosition
 from schemas.conditions.rules import unknown
 from schemas.folders.blocks import Insertion, check_span, check_times, sorted_block
 from schemas.folders.folders import Folder, FolderKind, FolderSet, FolderTag, NewFolder
-from schemas.folders.timeline import hull, newest, pieces
+from schemas.folders.timeline import Reported, holding, hull, newest, pieces
 from schemas.readings import Array
 
 S = TypeVar("S", bound=FoldersSession)
@@ -111,6 +109,11 @@ class SqlFoldersStore(SqlSessionStore[S]):
         async with self._transaction() as session:
             return await insert(session, self._known, path, insertion)
 
+    async def report(self, path: str, insertion: Insertion) -> Reported:
+        """Insert reports on change, exactly once."""
+        async with self._transaction() as session:
+            return await report(session, self._known, path, insertion)
+
     async def position(self, path: str, source: str) -> JournalPosition | None:
         """Which insertion of a source was the last."""
         async with self._transaction(READ) as session:
@@ -125,8 +128,7 @@ class SqlFoldersStore(SqlSessionStore[S]):
             stored = await tree.stored_folder(session, path)
             version = await tree.version_of(session, stored, tag)
             rows = await snapshot(session, stored, at, version)
-        block = _block(stored, rows)
-        return newest(block, rows["version"])
+        return newest(as_block(stored, rows), rows["version"])
 
     async def history(self, path: str, channel: int, since: int, until: int, tag: str | None = None) -> Array:
         """Intervals of a channel."""
@@ -143,7 +145,7 @@ class SqlFoldersStore(SqlSessionStore[S]):
                 # What hides some of them may be beyond the span.
                 first, last = hull(found)
                 found = await _pieces(session, stored, replace(span, upto=last, holds=first))
-        return found[(found["since"] < until) & (found["until"] > since)]
+        return holding(found, since, until)
 
     async def changes(self, path: str, after: int, upto: int, tag: str | None = None) -> Array:
         """Intervals that begin in a span of time."""
@@ -160,15 +162,7 @@ class SqlFoldersStore(SqlSessionStore[S]):
 async def _pieces(session: FoldersSession, stored: StoredFolder, span: Span) -> Array:
     """What is found, as far as no newer version hides it, in the order of (channel, since)."""
     rows = await find(session, stored, span, all_fields(stored), opened=True)
-    block = _block(stored, rows)
+    block = as_block(stored, rows)
     if stored.folder.kind is FolderKind.SINGLE:
         return sorted_block([block], stored.folder.dtype)
     return pieces(block, rows["version"])
-
-
-def _block(stored: StoredFolder, rows: Array) -> Array:
-    """Rows as a block; columns of small integers are as they were given."""
-    block = np.empty(len(rows), stored.folder.dtype)
-    for name in block.dtype.names or ():
-        block[name] = rows[name]
-    return block

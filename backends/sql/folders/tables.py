@@ -21,6 +21,8 @@ SET = "set"
 """`kind` of a node that is a set; else it is a `FolderKind`."""
 STORED_KEY: tuple[tuple[str, str], ...] = (("length_class", "<i2"), *KEY, ("version", "<i8"))
 """Columns of a folder's tables before those of its values, and their dtypes."""
+CHUNK_BYTES_MOST = 2**24 - 1
+"""What a chunk of the layout `arrays` may have in MariaDB; it has far less."""
 BRIN_PAGES = 8
 """Pages a range: a folder of 1,000 channels of 1 kB has some 150 pages in the longest interval."""
 
@@ -105,6 +107,11 @@ def folder_tables(schema: str, token: str, columns: tuple[Column, ...], layout: 
     metadata = sa.MetaData(schema=schema)
     name = closed_name(token)
     by_channel = sa.Index(f"{name}_channel", "channel", "since")
+    opened = sa.Table(
+        f"{name}_open", metadata, *_stored(columns), sa.PrimaryKeyConstraint("channel", "since", "version")
+    )
+    if layout is FolderLayout.ARRAYS:
+        return FolderTables(closed=_chunks(name, metadata), opened=opened)
     indexes: tuple[sa.schema.SchemaItem, ...]
     if layout is FolderLayout.BRIN:
         about = {"pages_per_range": BRIN_PAGES}
@@ -117,12 +124,7 @@ def folder_tables(schema: str, token: str, columns: tuple[Column, ...], layout: 
         indexes = (sa.PrimaryKeyConstraint("length_class", "since", "channel", "version"), by_channel)
     else:
         indexes = (sa.PrimaryKeyConstraint("since", "channel", "version"), by_channel)
-    return FolderTables(
-        closed=sa.Table(name, metadata, *_stored(columns), *indexes),
-        opened=sa.Table(
-            f"{name}_open", metadata, *_stored(columns), sa.PrimaryKeyConstraint("channel", "since", "version")
-        ),
-    )
+    return FolderTables(closed=sa.Table(name, metadata, *_stored(columns), *indexes), opened=opened)
 
 
 def tables_of(schema: str, folder: Folder, token: str) -> FolderTables:
@@ -159,6 +161,19 @@ def _stored(columns: tuple[Column, ...]) -> list[sa.Column[Any]]:
         sa.Column(name, sa.Text() if form.startswith("S") else _number(form), nullable=False)
         for name, form in stored_fields(columns)
     ]
+
+
+def _chunks(name: str, metadata: sa.MetaData) -> sa.Table:
+    """Chunks of the layout `arrays`; number: of a chunk within its insertion, which is the version."""
+    return sa.Table(
+        name,
+        metadata,
+        sa.Column("length_class", sa.SmallInteger, nullable=False),
+        *(sa.Column(each, sa.BigInteger, nullable=False) for each in ("since", "until", "version")),
+        sa.Column("number", sa.Integer, nullable=False),
+        sa.Column("data", sa.LargeBinary(CHUNK_BYTES_MOST), nullable=False),
+        sa.PrimaryKeyConstraint("length_class", "since", "version", "number"),
+    )
 
 
 def _number(form: str) -> sa.types.TypeEngine[Any]:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from daemon.client.api.reach import API, CONDITIONS, Reach, Server
 from daemon.core.outcome import CommandFailed
 from daemon.web.tls import why_untrusted
+from schemas.api.folders import NPY
 from schemas.api.problem import Problem
 
 if TYPE_CHECKING:
@@ -30,8 +31,9 @@ class DaemonBusy(DaemonGone):
 async def ask(
     client: "httpx.AsyncClient", method: str, path: str, body: object = None, *, server: Server = API
 ) -> "httpx.Response":
-    """Ask the daemon something, or tell it to do something; `body` is sent as JSON, None sends none.
+    """Ask the daemon something, or tell it to do something.
 
+    body: sent as JSON; bytes as they are, for an array of numpy; None sends none.
     server: what answers the client, for the words of an error.
 
     Raises:
@@ -42,8 +44,9 @@ async def ask(
 
     where = str(client.base_url).rstrip("/")
     # A number that is not finite is no JSON, and the daemon's answer to it names the field.
-    content = None if body is None else json.dumps(body)
-    headers = None if body is None else {"content-type": "application/json"}
+    content = body if body is None or isinstance(body, bytes) else json.dumps(body)
+    kind = NPY if isinstance(body, bytes) else "application/json"
+    headers = None if body is None else {"content-type": kind}
     try:
         answer = await client.request(method, path, content=content, headers=headers)
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:

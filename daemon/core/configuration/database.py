@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from backends import open_conditions_store, open_store
+from backends import open_conditions_store, open_folders_store, open_store
 from backends.base import ReadOnly, SchemaMismatch, Store, StoreError, StoreFacts, StoreUnavailable
 from backends.conditions.base import ConditionsStore
+from backends.folders.base import FoldersStore
 from daemon.core.configuration import LoadedConfig
 from schemas.batch import Durability, Layout
 from schemas.checking.problems import Problem, without_passwords, wrong
@@ -110,6 +111,30 @@ def conditions_store_of(loaded: LoadedConfig, *, connections: int) -> Conditions
         state_dir=loaded.state_dir,
         password=loaded.password,
         connections=connections,
+    )
+
+
+def asked_folders_store_of(loaded: LoadedConfig, *, give_up_s: float) -> FoldersStore:
+    """Make the store of folders that a command asks, where readers read; an embedded server has to run already."""
+    database, password = reading_from(loaded)
+    return open_folders_store(
+        database.model_copy(update={"command_timeout_s": give_up_s}),
+        schema=loaded.config.folders.schema_name,
+        state_dir=loaded.state_dir,
+        password=password,
+        connections=1,
+    )
+
+
+def folders_store_of(loaded: LoadedConfig) -> FoldersStore:
+    """Make the store of folders that the daemon opens, in its own database."""
+    folders = loaded.config.folders
+    return open_folders_store(
+        loaded.config.database.model_copy(update={"command_timeout_s": folders.timeout_s}),
+        schema=folders.schema_name,
+        state_dir=loaded.state_dir,
+        password=loaded.password,
+        connections=folders.connections,
     )
 
 

@@ -37,6 +37,7 @@ RELOADABLE = frozenset(
         "conditions.by",
         "conditions.payloads",
         "conditions.tag",
+        "folders.answer_mib",
         "journal.max_mib",
         "journal.segment_mib",
         "readers.governor.backlog_triggers",

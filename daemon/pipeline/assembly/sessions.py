@@ -116,6 +116,7 @@ class Sessions:
         self._doubt = np.empty(0, np.int64)
         self._unsent = np.empty(0, np.int64)  # the first number that was not sent before its sender connected
         self._is_session = np.empty(0, bool)
+        self._is_doubted = np.empty(0, bool)  # since the last closed block
 
     def __len__(self) -> int:
         return len(self._idle) + len(self._column_of)
@@ -199,7 +200,8 @@ class Sessions:
         self._received = np.pad(self._received, (0, more))
         self._begun = np.pad(self._begun, (0, more))
         self._is_session = np.pad(self._is_session, (0, more))
-        self._is_session[column] = False
+        self._is_doubted = np.pad(self._is_doubted, (0, more))
+        self._is_session[column] = self._is_doubted[column] = False
         self._doubt[column], self._unsent[column] = doubt, unsent
         self._settled[column] = self._received[column] = -1
         self._begun[column] = first
@@ -272,12 +274,13 @@ class Sessions:
     def tidy(self, now: Instant) -> None:
         """Take back the columns of sessions that are not connected and wait for nothing, now and then."""
         if self._left:
-            # Not what is only in the journal: the next connection may ask for more.
+            # Not what is only in the journal: the next connection may ask for more; nor one of which a closed block has
+            # yet to say up to where it is in doubt: the next process has to know.
             done = self._receipts.committed_upto()
             come = self._receipts.come()
             for session in list(self._left):
                 column = self._column_of[session]
-                if done[column] == come[column] == self._said(session):
+                if done[column] == come[column] == self._said(session) and not self._is_doubted[column]:
                     received = self._upto(column)
                     self._idle[session] = _Idle(int(come[column]), received, now.utc_ns // 1_000_000_000)
                     self._give_back(session)
@@ -324,6 +327,7 @@ class Sessions:
     def doubt(self, origin: Origin) -> None:
         """Take note that these readings were taken without their numbers: up to theirs no number proves one new."""
         np.maximum.at(self._doubt, origin.column, origin.sequence + 1)
+        self._is_doubted[origin.column] = True
 
     def is_new(self, origin: Origin) -> Array:
         """Which readings have numbers that never came before: bool, shape (n,)."""
@@ -377,7 +381,7 @@ class Sessions:
         settled = self._receipts.not_closed(slots)[at]
         received = np.maximum(self._receipts.come()[at], self._doubt[at])
         moved = (settled != self._settled[at]) | (received != self._received[at])
-        self._settled[at], self._received[at] = settled, received
+        self._settled[at], self._received[at], self._is_doubted[at] = settled, received, False
         rows = np.empty(int(np.count_nonzero(moved)) + len(self._gone), SESSION)
         seen_s = now.utc_ns // 1_000_000_000
         own = rows[: len(rows) - len(self._gone)]

@@ -29,7 +29,7 @@ class StatusStream:
         while True:
             self._reporter.sample()
             if self._listeners:
-                self._newest = self._reporter.status().model_dump_json()
+                self._newest = self._reporter.status().model_dump_json(by_alias=True)
                 for listener in self._listeners:
                     listener.set()
             due = max(due + EVERY_S, loop.time())
@@ -40,7 +40,7 @@ class StatusStream:
         fresh = asyncio.Event()
         self._listeners.add(fresh)
         try:
-            yield self._reporter.status().model_dump_json()
+            yield self._reporter.status().model_dump_json(by_alias=True)
             while True:
                 await fresh.wait()
                 fresh.clear()

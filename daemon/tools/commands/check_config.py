@@ -147,6 +147,8 @@ def _summary(loaded: LoadedConfig, look: Look) -> Iterator[tuple[str, str]]:
             "conditions",
             f"{at}, schema {served.schema_name}; {served.memory_mib:g} MiB in each of {served.processes}",
         )
+    if config.folders.serve:
+        yield "folders", f"schema {config.folders.schema_name}; {config.folders.connections} connections"
     if config.conditions.tag is not None:
         types = ", ".join(f"{each.name} as {each.calibrated_as}" for each in config.groups if each.calibrated_as)
         yield "calibrated", f"{types}; by {config.conditions.tag}, keys of {config.conditions.by}"

@@ -1,5 +1,6 @@
 """The description that a file holds of itself, and the interface of a writer."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -10,6 +11,7 @@ from daemon.core.moments import rfc3339
 from daemon.tools.export.span import Choice, Span
 from schemas.batch import Layout
 from schemas.conditions.calibration import POSITION
+from schemas.folders.folders import Folder
 from schemas.marks import Mark
 from schemas.readings import Array, Channel
 
@@ -40,9 +42,7 @@ class About:
         choice = self.choice
         chosen = choice.instruments
         return {
-            "triggerlog": version("triggerlog"),
-            "written": datetime.now(UTC).isoformat(timespec="seconds"),
-            "logger": self.logger,
+            **_written(self.logger),
             "group": choice.group.name,
             "layout": str(self.layout),
             "from": rfc3339(self.span.start_ns),
@@ -58,11 +58,49 @@ class About:
         }
 
 
-class Writer(Protocol):
-    """Writes readings into one file. It is made with the file's path and `About`."""
+@dataclass(frozen=True, kw_only=True)
+class FolderAbout:
+    """The origin of the intervals of a file.
 
-    def write(self, readings: Array) -> None:
-        """Add readings: `answer_dtype(group)`, and the fields that a calibration adds.
+    channels: names by number of those that are chosen. at: the time of a snapshot; None of a span, since <= t < until.
+    """
+
+    logger: str
+    folder: Folder
+    channels: Mapping[int, str]
+    since: int
+    until: int
+    at: int | None = None
+    tag: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it for JSON."""
+        folder = self.folder
+        return {
+            **_written(self.logger),
+            "folder": folder.path,
+            "kind": str(folder.kind),
+            "description": folder.description,
+            **({"since": self.since, "until": self.until} if self.at is None else {"at": self.at}),
+            "tag": self.tag,
+            "channels": {str(number): name for number, name in self.channels.items()},
+            "columns": [{"name": each.name, "dtype": each.dtype} for each in folder.columns],
+        }
+
+
+def _written(logger: str) -> dict[str, Any]:
+    return {
+        "triggerlog": version("triggerlog"),
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+        "logger": logger,
+    }
+
+
+class Writer(Protocol):
+    """Writes rows into one file. It is made with the file's path, and `About` or `FolderAbout`."""
+
+    def write(self, block: Array) -> None:
+        """Add readings (`answer_dtype(group)`, and the fields that a calibration adds), or intervals of the folder.
 
         Raises:
             OSError: it cannot be written.

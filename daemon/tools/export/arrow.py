@@ -1,9 +1,9 @@
-"""Readings as Arrow columns, and their writers: Parquet, and CSV with units in the header."""
+"""Arrow columns of readings and of intervals, and their writers: Parquet, and CSV with units in the header."""
 
 import gzip
 import json
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +11,81 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from daemon.tools.export.about import TIME_UNITS, About
+from daemon.tools.export.about import TIME_UNITS, About, FolderAbout
+from schemas.folders.blocks import OPEN
 from schemas.readings import CHANNEL_DTYPES, Array
+
+
+class Columns(Protocol):
+    """How blocks are laid out in columns."""
+
+    schema: pa.Schema
+
+    def of(self, block: Array) -> pa.RecordBatch:
+        """Lay a block out."""
+
+    def known_at_end(self) -> dict[str, str]:
+        """What a file says of itself that is known when all is written, as JSON."""
+
+
+class ReadingColumns:
+    """A row a reading."""
+
+    def __init__(self, about: About) -> None:
+        self._about = about
+        self.schema = schema_of(about)
+
+    def of(self, block: Array) -> pa.RecordBatch:
+        """Lay readings out."""
+        return columns_of(block, self._about, self.schema)
+
+    def known_at_end(self) -> dict[str, str]:
+        """Which calibrations were used."""
+        calibration = self._about.calibration
+        return {} if calibration is None else {"calibration": json.dumps(calibration.as_json())}
+
+
+class IntervalColumns:
+    """A row an interval: channel (number), name, since, until (null where it is open), columns of the folder."""
+
+    def __init__(self, about: FolderAbout) -> None:
+        self._columns = about.folder.columns
+        self._numbers = np.array(sorted(about.channels), np.int32)
+        self._names = pa.array([about.channels[number] for number in self._numbers.tolist()], pa.string())
+        kinds = ((each.name, pa.string() if each.is_text else _kind(each.dtype)) for each in self._columns)
+        fields = [
+            pa.field("channel", pa.int32(), nullable=False),
+            pa.field("name", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+            pa.field("since", pa.int64(), nullable=False),
+            pa.field("until", pa.int64()),
+            *(pa.field(name, kind, nullable=False) for name, kind in kinds),
+        ]
+        self.schema = pa.schema(fields, metadata={"triggerlog": json.dumps(about.as_json())})
+
+    def of(self, block: Array) -> pa.RecordBatch:
+        """Lay intervals out."""
+        places = pa.array(np.searchsorted(self._numbers, block["channel"]).astype(np.int32))
+        until = np.ascontiguousarray(block["until"])
+        columns = [
+            pa.array(np.ascontiguousarray(block["channel"])),
+            pa.DictionaryArray.from_arrays(places, self._names),
+            pa.array(np.ascontiguousarray(block["since"])),
+            pa.array(until, mask=until == OPEN),
+        ]
+        for each in self._columns:
+            values = np.ascontiguousarray(block[each.name])
+            columns.append(
+                pa.array(values.tolist(), pa.binary()).cast(pa.string()) if each.is_text else pa.array(values)
+            )
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def known_at_end(self) -> dict[str, str]:
+        """Nothing more."""
+        return {}
+
+
+def _kind(dtype: str) -> pa.DataType:
+    return pa.from_numpy_dtype(np.dtype(CHANNEL_DTYPES[dtype]))
 
 
 def schema_of(about: About) -> pa.Schema:
@@ -24,9 +97,10 @@ def schema_of(about: About) -> pa.Schema:
         pa.field("time", pa.timestamp("ns", tz="UTC"), nullable=False),
         pa.field("time_ns", pa.int64(), nullable=False, metadata={"units": TIME_UNITS}),
     ]
-    for channel in about.columns:
-        kind = pa.from_numpy_dtype(np.dtype(CHANNEL_DTYPES[channel.dtype]))
-        fields.append(pa.field(channel.name, kind, nullable=False, metadata={"units": channel.unit}))
+    fields += [
+        pa.field(channel.name, _kind(channel.dtype), nullable=False, metadata={"units": channel.unit})
+        for channel in about.columns
+    ]
     return pa.schema(fields, metadata={"triggerlog": json.dumps(about.as_json())})
 
 
@@ -47,39 +121,35 @@ def columns_of(readings: Array, about: About, schema: pa.Schema) -> pa.RecordBat
 
 
 class ParquetWriter:
-    """Writes a Parquet file: a row a reading, zstd, a row group a write."""
+    """Writes a Parquet file: zstd, a row group a write."""
 
-    def __init__(self, path: Path, about: About) -> None:
-        self._about = about
-        self._schema = schema_of(about)
-        self._file = pq.ParquetWriter(path, self._schema, compression="zstd")
+    def __init__(self, path: Path, columns: Columns) -> None:
+        self._columns = columns
+        self._file = pq.ParquetWriter(path, columns.schema, compression="zstd")
 
-    def write(self, readings: Array) -> None:
-        """Add readings as a row group."""
-        self._file.write_batch(columns_of(readings, self._about, self._schema))
+    def write(self, block: Array) -> None:
+        """Add rows as a row group."""
+        self._file.write_batch(self._columns.of(block))
 
     def close(self) -> None:
         """Write the end of the file, without which nothing can be read."""
-        if self._about.calibration is not None:
-            self._file.add_key_value_metadata({"calibration": json.dumps(self._about.calibration.as_json())})
+        self._file.add_key_value_metadata(self._columns.known_at_end())
         self._file.close()
 
 
 class CsvWriter:
-    """Writes a CSV file: a row a reading, times as RFC 3339 and as nanoseconds; one that ends in .gz is compressed."""
+    """Writes a CSV file, times of readings as RFC 3339 and as nanoseconds; one that ends in .gz is compressed."""
 
-    def __init__(self, path: Path, about: About, *, compressed: bool = False) -> None:
-        self._about = about
-        self._schema = schema_of(about)
-        columns = [pa.field(_heading(field), _type_written(field)) for field in self._schema]
-        self._written = pa.schema(columns)
+    def __init__(self, path: Path, columns: Columns, *, compressed: bool = False) -> None:
+        self._columns = columns
+        self._written = pa.schema([pa.field(_heading(field), _type_written(field)) for field in columns.schema])
         # Of the text of 1.2 million readings level 9 makes a tenth less, and takes eight times as long.
         self._file: BinaryIO = gzip.open(path, "wb", compresslevel=1) if compressed else path.open("wb")  # type: ignore[assignment]  # noqa: SIM115
         self._rows = pacsv.CSVWriter(self._file, self._written)
 
-    def write(self, readings: Array) -> None:
-        """Add readings."""
-        batch = columns_of(readings, self._about, self._schema)
+    def write(self, block: Array) -> None:
+        """Add rows."""
+        batch = self._columns.of(block)
         columns = [_rfc3339(column) if pa.types.is_timestamp(column.type) else column for column in batch.columns]
         self._rows.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._written))
 

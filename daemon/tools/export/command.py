@@ -5,8 +5,8 @@ import dataclasses
 import json
 import signal
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import closing
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -24,11 +24,13 @@ from daemon.core.outcome import CommandFailed, examples, require_extra
 from daemon.pipeline.assembly.progress import MOST_TRIGGER
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
-from daemon.tools.export.about import About, Writer
+from daemon.tools.export.about import About, FolderAbout, Writer
 from daemon.tools.export.exporting import Written, whole_or_none
 from daemon.tools.export.exporting import export as write_export
+from daemon.tools.export.folders import FolderChoice, export_folder, folder_time
 from daemon.tools.export.marks import beside, marks_of, write_csv
 from daemon.tools.export.span import FOREVER_NS, Choice, newest_run, span_of
+from daemon.tools.export.writers import NEEDED, writer_of
 from daemon.tools.options import File
 from schemas.batch import Layout
 from schemas.checking.problems import listed, suggestion
@@ -44,10 +46,9 @@ EPILOG = examples(
     "triggerlog export beam.toml --instruments bpm_007,bpm_008 --channels x,y --last 2d -o two.csv.gz",
     "triggerlog export beam.toml --run 12 --triggers 4000-4100 -o slip.csv",
     "triggerlog export beam.toml --last 30m --calibrated summer_2026 -o positions.parquet",
+    "triggerlog export beam.toml --folder /magnets/current --at 2026-11-21T18:00 -o currents.csv",
+    "triggerlog export beam.toml --folder /magnets/current --channels Q1,Q2 --last 7d -o two.parquet",
 )
-NEEDED = {".parquet": "pyarrow", ".csv": "pyarrow", ".csv.gz": "pyarrow", ".h5": "h5py", ".hdf5": "h5py"}
-"""The library of the extra `export` that writes a file, by the ending of its name."""
-
 Calibrating = Callable[[InstrumentGroup], Awaitable[GroupCalibration]]
 
 PATIENCE_S = 600.0
@@ -86,6 +87,11 @@ def export(
             show_default="conditions.by",
         ),
     ] = None,
+    folder: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Export intervals of this folder of channels, and no readings.")
+    ] = None,
+    at: Annotated[str | None, typer.Option(metavar="TIME", help="Of --folder: what holds at this time.")] = None,
+    tag: Annotated[str | None, typer.Option(metavar="TAG", help="Of --folder: the version that a tag names.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Write readings into a Parquet, CSV or HDF5 file, with units and names; without a range all of them.
@@ -100,6 +106,12 @@ def export(
         if path.exists() and not force:
             raise CommandFailed(f"--output: {path} exists; give another name, or --force")
     loaded = load_config(file)
+    if folder is not None:
+        of_readings = {"--group": group, "--run": run, "--triggers": triggers, "--instruments": instruments}
+        _see_none({**of_readings, "--calibrated": calibrated, "--by": by}, "it is for readings, and not for --folder")
+        _export_folder(loaded, _folder_choice(folder, at, from_, to, last, tag, channels), output, ending)
+        return
+    _see_none({"--at": at, "--tag": tag}, "it is for intervals; give --folder PATH, too")
     section = _section(loaded, group)
     known = section.group()
     calibrating = _calibrating(loaded, section, calibrated, by)
@@ -117,7 +129,7 @@ def export(
     began = time.monotonic()
     with whole_or_none(output) as part:
         written, about = asyncio.run(
-            _export(loaded, layout_of(section, loaded.config), choice, calibrating, partial(_writer, part, ending))
+            _export(loaded, layout_of(section, loaded.config), choice, calibrating, partial(writer_of, part, ending))
         )
         marks = about.marks
         if with_marks is not None:
@@ -143,11 +155,8 @@ async def _export(
     writer_of: Callable[[About], Writer],
 ) -> tuple[Written, About]:
     store = asked_store_of(loaded, give_up_s=PATIENCE_S)
-    own = asyncio.current_task()
-    assert own is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, own.cancel)
     try:
-        with ProgressBar(make_console(stderr=True), "finding the range") as bar:
+        with _ended_by_sigterm(), ProgressBar(make_console(stderr=True), "finding the range") as bar:
             if loaded.config.database.dsn is None and (missing := await store.check()):
                 raise CommandFailed(
                     f"state_dir: the database in {loaded.state_dir} has nothing to export: it lacks "
@@ -174,8 +183,6 @@ async def _export(
                     bar.show(choice.group.name, f"{readings:,} readings, {rate:,.0f}/s", done=share, total=1.0)
 
                 written = await write_export(store, about, writer, progress)
-    except asyncio.CancelledError:
-        raise CommandFailed("stopped by SIGTERM; no file was written") from None
     finally:
         await store.close()
     if not written.readings:
@@ -223,19 +230,60 @@ def _calibrating(loaded: LoadedConfig, section: GroupConfig, tag: str | None, by
     return calibration
 
 
-def _writer(path: Path, ending: str, about: About) -> Writer:
-    # Each format imports a library of its own.
-    if ending == ".parquet":
-        from daemon.tools.export.arrow import ParquetWriter  # noqa: PLC0415
+def _see_none(options: Mapping[str, object], problem: str) -> None:
+    for option, given in options.items():
+        if given is not None:
+            raise CommandFailed(f"{option}: {problem}")
 
-        return ParquetWriter(path, about)
-    if NEEDED[ending] == "h5py":
-        from daemon.tools.export.hdf5 import Hdf5Writer  # noqa: PLC0415
 
-        return Hdf5Writer(path, about)
-    from daemon.tools.export.arrow import CsvWriter  # noqa: PLC0415
+def _folder_choice(  # noqa: PLR0917 - each is an option
+    path: str,
+    at: str | None,
+    from_: str | None,
+    to: str | None,
+    last: str | None,
+    tag: str | None,
+    channels: str | None,
+) -> FolderChoice:
+    wanted = None if channels is None else _names(channels, "--channels")
+    if at is not None:
+        if from_ or to or last:
+            raise CommandFailed("--at: give it, or --from and --to, or --last")
+        return FolderChoice(path=path, at=folder_time(at, "--at"), tag=tag, channels=wanted)
+    since, until = _times(from_, to, last, folder_time)
+    return FolderChoice(
+        path=path, since=since or 0, until=FOREVER_NS if until is None else until, tag=tag, channels=wanted
+    )
 
-    return CsvWriter(path, about, compressed=ending == ".csv.gz")
+
+def _export_folder(loaded: LoadedConfig, choice: FolderChoice, output: Path, ending: str) -> None:
+    began = time.monotonic()
+
+    async def write(part: Path, bar: ProgressBar) -> tuple[int, FolderAbout]:
+        def progress(done: int, total: int, intervals: int) -> None:
+            bar.show(choice.path, f"{done:,} of {total:,} channels, {intervals:,} intervals", done=done, total=total)
+
+        with _ended_by_sigterm():
+            return await export_folder(loaded, choice, partial(writer_of, part, ending), progress, give_up_s=PATIENCE_S)
+
+    with whole_or_none(output) as part, ProgressBar(make_console(stderr=True), f"reading {choice.path}") as bar:
+        count, about = asyncio.run(write(part, bar))
+    typer.echo(
+        f"{output}: {count:,} intervals of {len(about.channels):,} channels of {choice.path},"
+        f" {output.stat().st_size / 2**20:.1f} MiB in {time.monotonic() - began:.1f} s"
+    )
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end what runs in here in good order."""
+    own = asyncio.current_task()
+    assert own is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, own.cancel)
+    try:
+        yield
+    except asyncio.CancelledError:
+        raise CommandFailed("stopped by SIGTERM; no file was written") from None
 
 
 def _write_beside(path: Path, marks: tuple[Mark, ...]) -> None:
@@ -268,14 +316,16 @@ def _section(loaded: LoadedConfig, group: str | None) -> GroupConfig:
     return sections[group]
 
 
-def _times(from_: str | None, to: str | None, last: str | None) -> tuple[int | None, int | None]:
+def _times(
+    from_: str | None, to: str | None, last: str | None, read: Callable[[str, str], int] = moment
+) -> tuple[int | None, int | None]:
     if last is not None:
         if from_ or to:
             raise CommandFailed("--last: give it, or --from and --to, not both")
         now_ns = time.time_ns()
         return max(now_ns - duration_ns(last, "--last"), -FOREVER_NS), now_ns
-    start_ns = None if from_ is None else moment(from_, "--from")
-    end_ns = None if to is None else moment(to, "--to")
+    start_ns = None if from_ is None else read(from_, "--from")
+    end_ns = None if to is None else read(to, "--to")
     if start_ns is not None and end_ns is not None and start_ns >= end_ns:
         raise CommandFailed(f"--to: {rfc3339(end_ns)} is not after --from, {rfc3339(start_ns)}")
     return start_ns, end_ns
@@ -285,13 +335,18 @@ def _positions(names: str | None, known: Sequence[str], option: str) -> tuple[in
     """Positions of names in a list, in the order of the list."""
     if names is None:
         return None
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    wanted = _names(names, option)
     for name in wanted:
         if name not in known:
             raise CommandFailed(f"{option}: there is no {name!r}; {suggestion(name, known)}")
+    return tuple(sorted({known.index(name) for name in wanted}))
+
+
+def _names(names: str, option: str) -> list[str]:
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
     if not wanted:
         raise CommandFailed(f"{option}: name at least one")
-    return tuple(sorted({known.index(name) for name in wanted}))
+    return wanted
 
 
 def _numbers(text: str) -> tuple[int, int]:

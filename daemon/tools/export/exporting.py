@@ -64,7 +64,7 @@ async def export(
     """
     choice, span = about.choice, about.span
     written, gathered, count = Written(), list[Array](), 0
-    background = _BackgroundWriter(writer)
+    background = BackgroundWriter(writer)
     try:
         async with aclosing(windows(store, choice.group, span, aim_bytes=aim_bytes)) as found:
             async for window in found:
@@ -88,17 +88,17 @@ async def _with_positions(about: About, readings: Array) -> Array:
     return readings if about.calibration is None else await about.calibration.with_positions(readings)
 
 
-class _BackgroundWriter:
+class BackgroundWriter:
     """Writes one part at a time in a thread."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._writing: asyncio.Task[None] | None = None
 
-    async def write(self, readings: Array) -> None:
+    async def write(self, block: Array) -> None:
         """Start to write a part, once the one before is written."""
         await self.done()
-        self._writing = asyncio.create_task(asyncio.to_thread(self._writer.write, readings))
+        self._writing = asyncio.create_task(asyncio.to_thread(self._writer.write, block))
 
     async def done(self) -> None:
         """Wait until all is written, also when cancelled: a thread goes on, and the file must not close below it."""

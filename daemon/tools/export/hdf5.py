@@ -1,4 +1,4 @@
-"""HDF5: a dataset a channel under `readings`, units in their attributes; any program that reads HDF5 can read it."""
+"""HDF5: a dataset a column, units in their attributes; any program that reads HDF5 can read it."""
 
 from pathlib import Path
 from typing import Any
@@ -6,25 +6,64 @@ from typing import Any
 import h5py
 import numpy as np
 
-from daemon.tools.export.about import TIME_UNITS, About
+from daemon.tools.export.about import TIME_UNITS, About, FolderAbout
 from schemas.conditions.intervals import END
 from schemas.marks import Mark
 from schemas.readings import CHANNEL_DTYPES, Array
 
-CHUNK = 65_536
-"""Elements that are compressed together: of 8 bytes they are half of HDF5's cache for chunks, so that one that is not
-yet full is not compressed twice."""
+CHUNK_BYTES = 512 * 1024
+"""Compressed together: half of HDF5's cache for chunks, so that one that is not yet full is not compressed twice."""
+CHUNK = CHUNK_BYTES // 8
 
 
-class Hdf5Writer:
-    """Writes an HDF5 file."""
+class _ColumnFile:
+    """A file with columns that grow."""
 
-    def __init__(self, path: Path, about: About) -> None:
-        self._about = about
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
         self._file = h5py.File(path, "w")
-        for name, value in about.as_json().items():
+        for name, value in about.items():
             if isinstance(value, str | int):
                 self._file.attrs[name] = value
+        self._columns: dict[str, Any] = {}
+        self._count = 0
+
+    def write(self, block: Array) -> None:
+        """Add rows."""
+        upto = self._count + len(block)
+        for name, column in self._columns.items():
+            column.resize((upto,))
+            column[self._count : upto] = np.ascontiguousarray(block[name])
+        self._count = upto
+
+    def close(self) -> None:
+        """Write what is still in memory."""
+        self._file.close()
+
+
+class Hdf5IntervalsWriter(_ColumnFile):
+    """Writes intervals of a folder: `intervals` has a dataset a column, `channels` their numbers and names."""
+
+    def __init__(self, path: Path, about: FolderAbout) -> None:
+        super().__init__(path, about.as_json())
+        channels = self._file.create_group("channels")
+        numbers = sorted(about.channels)
+        channels.create_dataset("number", data=np.array(numbers, "<i4"))
+        names = np.array([about.channels[number] for number in numbers], object)
+        channels.create_dataset("name", data=names, dtype=h5py.string_dtype())
+        intervals = self._file.create_group("intervals")
+        meaning = {"channel": "number in /channels", "until": "without this; 2^63 - 1 where nobody knows yet"}
+        dtype = about.folder.dtype
+        for name in dtype.names or ():
+            attributes = {"meaning": meaning[name]} if name in meaning else {}
+            self._columns[name] = _column(intervals, name, dtype[name].str, attributes)
+
+
+class Hdf5Writer(_ColumnFile):
+    """Writes readings: `readings` has a dataset a channel."""
+
+    def __init__(self, path: Path, about: About) -> None:
+        super().__init__(path, about.as_json())
+        self._about = about
         self._file.create_dataset("instruments", data=list(about.choice.group.instruments), dtype=h5py.string_dtype())
         _write_marks(self._file.create_group("marks"), about.marks)
         readings = self._file.create_group("readings")
@@ -38,21 +77,12 @@ class Hdf5Writer:
         for channel in about.columns:
             kind = CHANNEL_DTYPES[channel.dtype]
             self._columns[channel.name] = _column(readings, channel.name, kind, {"units": channel.unit})
-        self._count = 0
-
-    def write(self, readings: Array) -> None:
-        """Add readings."""
-        upto = self._count + len(readings)
-        for name, column in self._columns.items():
-            column.resize((upto,))
-            column[self._count : upto] = np.ascontiguousarray(readings[name])
-        self._count = upto
 
     def close(self) -> None:
         """Write which calibrations were used, and close the file."""
         if self._about.calibration is not None:
             _write_calibration(self._file.create_group("calibration"), self._about.calibration.as_json())
-        self._file.close()
+        super().close()
 
 
 def _write_marks(group: Any, marks: tuple[Mark, ...]) -> None:
@@ -82,7 +112,7 @@ def _column(group: Any, name: str, dtype: str, attributes: dict[str, str]) -> An
         (0,),
         np.dtype(dtype),
         maxshape=(None,),
-        chunks=(CHUNK,),
+        chunks=(max(1, min(CHUNK, CHUNK_BYTES // np.dtype(dtype).itemsize)),),
         compression="gzip",
         compression_opts=1,
         shuffle=True,

@@ -128,6 +128,10 @@ host = "0.0.0.0"
 reads_freely = true
 processes = 2
 """,
+    "folders": """\
+[folders]
+serve = true                    # in the schema triggerlog_folders
+""",
     "visits.survey": """\
 [visits.survey]
 scale = 0.02                    # a fiftieth of the sky, of the objects in a field, and of the visits a night

@@ -1,4 +1,4 @@
-"""The tab Conditions: what their server does, its tags, intervals of a type, how tags differ, and who asks."""
+"""The tab Conditions: what their server does, its tags, intervals of a type, how tags differ, who asks, and folders."""
 
 from dashboard.tabs.conditions.callbacks import callbacks
 from dashboard.tabs.conditions.layout import panel

@@ -12,6 +12,7 @@ from dashboard.feed.hub import Hub
 from dashboard.feed.relay import NotThere
 from dashboard.tabs.conditions.asked import Compared, Drawn, compared, drawn
 from dashboard.tabs.conditions.figures import height, timeline, timeline_note
+from dashboard.tabs.conditions.folders import folders_callbacks
 from dashboard.tabs.conditions.layout import MOST_TAGS
 from dashboard.tabs.conditions.rows import (
     client_rows,
@@ -54,6 +55,7 @@ def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
     _choice(app, server)
     _chosen(app)
     _clients(app, hub)
+    folders_callbacks(app, api)
 
 
 def _listed(app: Dash, server: ConditionsServer) -> None:

@@ -6,6 +6,7 @@ import dash_mantine_components as dmc
 from dash import dcc, html
 
 from dashboard.tabs.conditions.figures import height
+from dashboard.tabs.conditions.folders import folders_panel
 from dashboard.tabs.figures import empty, graph_config
 from dashboard.tabs.parts import aria, data, live, over, panel_head, tick, when
 from dashboard.tabs.tables import Column, columns, table
@@ -41,11 +42,13 @@ def panel() -> list[Any]:
         dcc.Store(id="conditions-listed"),
         dcc.Store(id="conditions-shown"),
         dcc.Store(id="conditions-offered"),
-        _none(),
-        html.Div(
-            [_tiles(), _tags(), _chosen(), _clients()], className="stack", hidden=True, **data(**{"if": "conditions"})
-        ),
+        html.Div([_none(), _served(), *folders_panel()], className="stack"),
     ]
+
+
+def _served() -> Any:
+    shown = [_tiles(), _tags(), _chosen(), _clients()]
+    return html.Div(shown, className="stack", hidden=True, **data(**{"if": "conditions"}))
 
 
 def _none() -> Any:

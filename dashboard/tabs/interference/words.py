@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from dashboard import zone
 from dashboard.tabs.interference.measured import Shown
+from dashboard.tabs.runs import STATES
 from dashboard.words import about, count, counted, lasted, moment, plain
 from schemas.api.interference import Experiment, Record
 from schemas.api.status import ExperimentStatus
@@ -11,13 +12,6 @@ from schemas.api.status import ExperimentStatus
 EXPLAINED = (
     "An experiment alternates blocks with readers and blocks without, and shows how the reading affects the writing."
 )
-STATES = {
-    "running": "● running",
-    "finished": "✓ finished",
-    "stopped": "◼ stopped",
-    "interrupted": "✕ interrupted",
-    "failed": "✕ failed",
-}
 
 
 @dataclass(frozen=True, kw_only=True)

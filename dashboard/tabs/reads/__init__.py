@@ -1,4 +1,4 @@
-"""The tab Reads: reader workloads, and the governor that holds them back."""
+"""The tab Reads: reader workloads, the governor that holds them back, and snapshot readers."""
 
 from dashboard.tabs.reads.callbacks import callbacks
 from dashboard.tabs.reads.layout import panel

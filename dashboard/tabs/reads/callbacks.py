@@ -9,6 +9,7 @@ from dashboard.feed.hub import Hub
 from dashboard.tabs.forms import EVERY, box_id, checked, field_id, without
 from dashboard.tabs.orders import REMEMBERED, Order, Orders
 from dashboard.tabs.reads.rows import CEILINGS, ceilings, governor_words, running, workload_rows
+from dashboard.tabs.reads.snapshots import callbacks as snapshots
 from dashboard.tabs.tables import pressed
 from dashboard.tabs.workloads import does_not_take, group_options, suggested, words_of
 from schemas.config.readers import GovernorConfig
@@ -20,6 +21,7 @@ def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
     _drawn(app, hub)
     _reader_form(app, hub, Orders(api))
     _governor_form(app, Orders(api))
+    snapshots.callbacks(app, hub, api)
 
 
 def _drawn(app: Dash, hub: Hub) -> None:

@@ -7,6 +7,7 @@ from dash import dcc, html
 from dashboard.tabs.figures import CALM, GREY
 from dashboard.tabs.forms import Field, fields, form, outcome
 from dashboard.tabs.parts import aria, chart_panel, panel_head, tick
+from dashboard.tabs.reads.snapshots.layout import snapshot_panels
 from dashboard.tabs.tables import Column, columns, table
 from dashboard.tabs.workloads import workload_fields
 from schemas.config.readers import GovernorConfig
@@ -44,7 +45,10 @@ def panel() -> list[Any]:
         tick("reads-groups", "head"),
         dcc.Store(id="reads-group"),
         dcc.Store(id="governor-shown"),
-        html.Div([_workloads(), _charts(), html.Div([_start(), _governor()], className="columns")], className="stack"),
+        html.Div(
+            [_workloads(), _charts(), html.Div([_start(), _governor()], className="columns"), *snapshot_panels()],
+            className="stack",
+        ),
     ]
 
 

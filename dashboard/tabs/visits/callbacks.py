@@ -11,6 +11,7 @@ from dashboard.tabs.figures import empty
 from dashboard.tabs.forms import EVERY, box_id, checked, field_id, without
 from dashboard.tabs.orders import Order, Orders
 from dashboard.tabs.parts import choose, chosen
+from dashboard.tabs.runs import Tick, newer, set_changed
 from dashboard.tabs.tables import Row, pressed
 from dashboard.tabs.visits import charts
 from dashboard.tabs.visits.charts import LOW, TALL
@@ -23,7 +24,6 @@ from dashboard.tabs.visits.words import told
 from schemas.api.visits import VisitsFigures
 from schemas.config.visits import VisitsConfig
 
-Tick = dict[str, Any] | None
 Drawn = dict[str, Any]
 """Of what the browser has drawn: the run, the stamp of its figures, the scale and the number of points."""
 
@@ -70,11 +70,6 @@ def _asked(app: Dash, runs: VisitRuns) -> None:
         )
 
 
-def newer(one: Tick, other: Tick) -> Tick:
-    """The later of two ticks: a choice is in both, but they do not come at the same time."""
-    return max((tick for tick in (one, other) if tick), key=lambda tick: tick["at"] or 0, default=None)
-
-
 async def asked(runs: VisitRuns, view: dict[str, Any]) -> str:
     """Have the runs and the figures of the one that is chosen; why not, in one line, else empty."""
     try:
@@ -106,10 +101,7 @@ def _told(app: Dash, runs: VisitRuns) -> None:
         is_again = "visits-again.data" in ctx.triggered_prop_ids
         shown, was = runs.shown(newer(tick, again)), {} if is_again else before or {}
         now = told(shown) | {"visits-sky-note": {"children": pointing(shown.last, field_of(shown.figures))}}
-        # Each change costs a browser more than all of the comparison.
-        changed = {name: props for name, props in now.items() if was.get(name) != props}
-        for name, props in changed.items():
-            set_props(name, props)
+        changed = set_changed(now, was)
         if "visits-known.data" in ctx.triggered_prop_ids or "visits-sky-note" not in changed:
             return now if changed else no_update, no_update
         change = Patch()

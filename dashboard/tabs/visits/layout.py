@@ -5,9 +5,10 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import dcc, html
 
-from dashboard.tabs.figures import INK, LIMIT, empty, graph_config
+from dashboard.tabs.figures import INK, LIMIT, empty
 from dashboard.tabs.forms import outcome
-from dashboard.tabs.parts import ASKING, HIDDEN, aria, data, panel_head, tick, widths
+from dashboard.tabs.parts import ASKING, aria, data, drawn_panel, key, panel_head, tick, widths
+from dashboard.tabs.runs import tiles_section
 from dashboard.tabs.tables import Column, table
 from dashboard.tabs.visits.charts import LOW, SERIES, TALL, used_steps
 from dashboard.tabs.visits.form import visits_form
@@ -99,9 +100,7 @@ def _shown() -> Any:
     ]
     return html.Div(
         [
-            html.Section(
-                [_tile(*named) for named in TILES], id="visits-tiles", className="tiles", **aria("Figures of the run")
-            ),
+            tiles_section("visits", TILES),
             html.Div(
                 [_seconds(), _figure("The field on the southern sky", "sky", TALL)],
                 className="columns",
@@ -124,24 +123,6 @@ def _last() -> Any:
     return html.Div([start, past], className="columns", style=widths(1, 1.3))
 
 
-def _tile(name: str, label: str) -> Any:
-    at = f"visits-tile-{name}"
-    value = html.Span("–", id=f"{at}-value", className="value")
-    unit = html.Span("", id=f"{at}-unit", className="unit")
-    note = html.P("", id=f"{at}-note", className="aside")
-    return html.Div([html.H2(label), html.P([value, unit], className="number"), note], id=at, className="tile")
-
-
-def key(label: str, colour: str, look: str = "solid") -> Any:
-    """What a colour of a chart means; look: `solid`, `dotted` or `dashed` as a line is, or `block`."""
-    style: dict[str, Any] = {"background": colour}
-    if look in ("dotted", "dashed"):
-        style = {"width": "16px", "height": 0, "borderTop": f"2px {look} {colour}"}
-    elif look == "block":
-        style |= {"width": "9px", "height": "9px"}
-    return html.Span([html.I(style=style, **HIDDEN), label], className="key")
-
-
 def step_keys(figures: VisitsFigures) -> list[Any]:
     """What the colours of the steps mean."""
     return [key(label, colour, "block") for _, label, colour in used_steps(figures)]
@@ -161,17 +142,8 @@ def _seconds() -> Any:
 
 
 def _figure(title: str, name: str, height: int, *beside: Any) -> Any:
-    drawn = dcc.Graph(
-        id=f"visits-{name}",
-        figure=sky(None, None) if name == "sky" else empty(height),
-        config=graph_config(),
-        style={"height": f"{height}px"},
-    )
-    note = html.Span("", id=f"visits-{name}-note", className="keys" if name == "parts" else "aside")
-    caption = html.Figcaption([html.H2(title), *beside, note], className="panel-head")
-    # Dash passes no name for screen readers on to a Graph.
-    picture = html.Div(drawn, id=f"visits-{name}-drawn", role="img", **aria(title))
-    return html.Figure([caption, picture], className="panel")
+    figure = sky(None, None) if name == "sky" else empty(height)
+    return drawn_panel(f"visits-{name}", title, figure, height, *beside, note="keys" if name == "parts" else "aside")
 
 
 def _table(title: str, name: str, shown: list[Column], nothing: str) -> Any:

@@ -1,29 +1,25 @@
 """A run of visits in words: what it is, how far it is, and its tiles."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dash import html
 
 from dashboard import zone
+from dashboard.tabs import runs
 from dashboard.tabs.parts import ASKING
+from dashboard.tabs.runs import Props, Tile, tile_props, without_data
 from dashboard.tabs.visits.runs import Shown, Visit
 from dashboard.words import NONE, about, count, moment, number, plain, seconds
 from schemas.api.visits import VisitsFigures, VisitsStatus
 from schemas.config.visits import Workers
 from schemas.states import RunState
 
-STATES = {
-    "starting": "◔ starting",
+STATES = runs.STATES | {
     "visiting": "● running",
     "waiting": "◐ waiting for the next visit’s time",
     "compacting": "◒ compacting a period that ended",
     "stopping": "◑ stopping after this visit",
-    "finished": "✓ finished",
-    "stopped": "◼ stopped",
-    "interrupted": "✕ interrupted",
-    "failed": "✕ failed",
 }
 
 EMPTY: list[Any] = [
@@ -41,21 +37,11 @@ FORM_NOTES = {True: "a run is active; stop it first", False: "continues with the
 """What a start would do, by whether a run is under way."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tile:
-    """What a tile shows. is_over: whether it stands out."""
-
-    value: str = NONE
-    unit: str = ""
-    note: str = ""
-    is_over: bool = False
-
-
-def told(shown: Shown) -> dict[str, dict[str, Any]]:
+def told(shown: Shown) -> Props:
     """What stands above the charts, by id of an element the properties of it."""
     live = shown.live if shown.live is not None and shown.live.is_active and not shown.is_dead else None
     head = f"Run {shown.id}" if shown.id else "No run of visits yet" if shown.is_listed else "Visits"
-    props: dict[str, dict[str, Any]] = {
+    props: Props = {
         "visits-title": {"children": head},
         "visits-summary": {
             "children": summary(shown) if shown.id else ASKING,
@@ -70,12 +56,7 @@ def told(shown: Shown) -> dict[str, dict[str, Any]]:
         "visits-shown": {"hidden": not shown.is_there},
         "visits-form-note": {"children": FORM_NOTES[shown.is_busy]},
     }
-    for name, tile in tiles(shown).items():
-        props[f"visits-tile-{name}"] = {"data-level": "over" if tile.is_over else None}
-        props[f"visits-tile-{name}-value"] = {"children": tile.value}
-        props[f"visits-tile-{name}-unit"] = {"children": tile.unit}
-        props[f"visits-tile-{name}-note"] = {"children": tile.note}
-    return props
+    return props | tile_props("visits", tiles(shown))
 
 
 def progress(live: VisitsStatus) -> str:
@@ -121,11 +102,11 @@ def _settings(figures: VisitsFigures) -> list[str]:
 
 
 def tiles(shown: Shown) -> Mapping[str, Tile]:
-    """The tiles by name; without data from the daemon no figure looks as if it were of now."""
-    found = _of_archive(shown) if shown.live is None else _of_live(shown.live, shown.last)
-    if shown.live is None or not shown.is_dead:
-        return found
-    return {name: Tile(unit=tile.unit, note=tile.note) for name, tile in found.items()}
+    """The tiles by name."""
+    if shown.live is None:
+        return _of_archive(shown)
+    found = _of_live(shown.live, shown.last)
+    return without_data(found) if shown.is_dead else found
 
 
 def _of_live(live: VisitsStatus, last: Visit | None) -> Mapping[str, Tile]:

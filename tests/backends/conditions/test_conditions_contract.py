@@ -4,9 +4,7 @@ import asyncio
 import dataclasses
 import itertools
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -15,7 +13,6 @@ from backends.conditions.base import ConditionsStore
 from backends.memory.conditions import MemoryConditionsStore
 from schemas.conditions.intervals import END, LARGEST, Key, NewInterval, TagStatus
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
-from schemas.config import DatabaseConfig
 from tests.support.conditions import (
     EVERY,
     Span,
@@ -34,7 +31,6 @@ from tests.support.conditions import (
     valid,
 )
 
-SERVERS = {"memory": None, "postgresql": "postgresql_dsn", "mariadb": "mariadb_dsn", "mongodb": "mongodb_dsn"}
 UNKNOWN, EXISTS, CONFLICT, STATUS, INVALID = RefusalKind
 
 Make = Callable[[], ConditionsStore]
@@ -42,36 +38,9 @@ Make = Callable[[], ConditionsStore]
 RACES = 20
 
 
-@pytest.fixture(params=SERVERS)
-def dsn(request: pytest.FixtureRequest) -> str | None:
-    """Where a server is; None stands for memory. A server is started outside of the loop of a test."""
-    fixture = SERVERS[request.param]
-    return None if fixture is None else str(request.getfixturevalue(fixture))
-
-
 @pytest.fixture
-async def make(dsn: str | None, schema: str, tmp_path: Path) -> AsyncIterator[Make]:
-    """Makes stores of one kind in one schema, as several processes have them; the schema is dropped afterwards."""
-    if dsn is None:
-        memory = MemoryConditionsStore()
-        yield lambda: memory
-        return
-    async with AsyncExitStack() as stack:
-
-        def open_one() -> ConditionsStore:
-            store = open_conditions_store(DatabaseConfig(dsn=dsn), schema=schema, state_dir=tmp_path)
-            stack.push_async_callback(store.close)
-            return store
-
-        stack.push_async_callback(open_one().drop)
-        yield open_one
-
-
-@pytest.fixture
-async def store(make: Make) -> ConditionsStore:
-    made = make()
-    await made.create()
-    return made
+def kind_of_store() -> tuple[Callable[[], ConditionsStore], Callable[..., ConditionsStore]]:
+    return MemoryConditionsStore, open_conditions_store
 
 
 # --- the schema ------------------------------------------------------------------------------------------------------

@@ -4,9 +4,7 @@ The seed of the moments is printed; TRIGGERLOG_CRASH_SEED repeats them, as far a
 """
 
 import asyncio
-import contextlib
 import random
-from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -14,53 +12,12 @@ import pytest
 
 from backends import open_conditions_store
 from backends.conditions.base import ConditionsStore
-from backends.kinds import KINDS
 from backends.throwaway.base import ThrowawayServer
-from schemas.checking.dsn import Backend
 from schemas.conditions.intervals import END, Interval
-from schemas.config import DatabaseConfig
 from tests.support.conditions import EVERY, content, everything, held, loose
 from tests.support.conditions_crash_process import OPEN, ORDERS, TOGETHER, TYPES, live, prepare
 from tests.support.kills import KILLS
-from tests.support.lives import LASTS_S, Life, random_moments, until_killed
-from tests.support.servers import installed, server_folder
-
-SERVERS = {"postgresql": Backend.POSTGRESQL, "mariadb": Backend.MYSQL, "mongodb": Backend.MONGODB}
-
-TIMEOUT_S = 3.0
-"""Of a command: so long the driver of MongoDB looks for a server that is gone."""
-
-
-@pytest.fixture
-def rng() -> random.Random:
-    return random_moments()
-
-
-@pytest.fixture
-def throwaway(server: str) -> Iterator[ThrowawayServer]:
-    """A server that the test may kill."""
-    with server_folder() as folder:
-        with installed():
-            made = KINDS[SERVERS[server]].throwaway_server(folder)
-            made.start()
-        yield made
-        made.stop()
-
-
-@pytest.fixture
-def dsn(server: str, request: pytest.FixtureRequest) -> str:
-    """Where a server is, which is started outside of the loop of a test."""
-    return str(request.getfixturevalue(f"{server}_dsn"))
-
-
-@contextlib.asynccontextmanager
-async def opened(dsn: str, schema: str, folder: Path) -> AsyncIterator[ConditionsStore]:
-    database = DatabaseConfig(dsn=dsn, command_timeout_s=TIMEOUT_S)
-    store = open_conditions_store(database, schema=schema, state_dir=folder)
-    try:
-        yield store
-    finally:
-        await store.close()
+from tests.support.lives import LASTS_S, SERVERS, Life, opened, until_killed
 
 
 async def inserted(store: ConditionsStore) -> int:
@@ -112,7 +69,7 @@ SEEN = {"insert": inserted, "attach": attached, "clone": cloned}
 async def test_a_process_is_killed_in_the_midst_of_its_orders(
     dsn: str, schema: str, tmp_path: Path, rng: random.Random
 ) -> None:
-    async with opened(dsn, schema, tmp_path) as store:
+    async with opened(open_conditions_store, dsn, schema, tmp_path) as store:
         await prepare(store)
         for what in ORDERS:
             next_number = 0
@@ -136,7 +93,7 @@ async def test_the_server_is_killed_in_the_midst_of_orders(
     throwaway: ThrowawayServer, schema: str, tmp_path: Path, rng: random.Random
 ) -> None:
     dsn = await asyncio.to_thread(throwaway.start)
-    async with opened(dsn, schema, tmp_path) as store:
+    async with opened(open_conditions_store, dsn, schema, tmp_path) as store:
         await prepare(store)
         for what, order in ORDERS.items():
             number = -1
@@ -148,7 +105,7 @@ async def test_the_server_is_killed_in_the_midst_of_orders(
                 number = await SEEN[what](store)
                 assert acknowledged <= number <= acknowledged + 1
             before = await everything(store)
-            async with opened(dsn, schema, tmp_path) as other:
+            async with opened(open_conditions_store, dsn, schema, tmp_path) as other:
                 await other.create()
                 assert await everything(other) == before
             await store.drop()

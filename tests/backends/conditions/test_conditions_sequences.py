@@ -19,12 +19,12 @@ from schemas.conditions.rules import ConditionsRefused, RefusalKind
 from schemas.config import DatabaseConfig
 from tests.support.conditions import columns, content, held
 from tests.support.conditions_model import CELLS, KEYS, TYPES, Model, ModelList, ModelTag
+from tests.support.lives import SERVERS
 
 MORE = int(os.environ.get("TRIGGERLOG_SEQUENCES") or 1)
 """So many times as many sequences."""
 IN_MEMORY, IN_A_DATABASE = 1_000 * MORE, 15 * MORE
 FEWEST_ORDERS, MOST_ORDERS = 4, 16
-SERVERS = ("postgresql", "mariadb", "mongodb")
 
 _small = st.integers(0, 7)
 _spans = st.tuples(st.integers(0, CELLS - 1), st.integers(1, CELLS)).filter(lambda span: span[0] < span[1])

@@ -511,9 +511,9 @@ async def test_a_store_outlives_its_server(own_server: ThrowawayServer, opened: 
 
 async def test_a_server_that_does_not_answer_is_given_up(own_server: ThrowawayServer, opened: Opened) -> None:
     dsn = await asyncio.to_thread(own_server.start)
-    store = opened(dsn, timeout_s=1)
-    await store.create()
-    await store.add_type("bpm")
+    patient, store = opened(dsn), opened(dsn, timeout_s=3)
+    await patient.create()
+    await patient.add_type("bpm")
     own_server.freeze()
     for ask in (store.types, store.revisions):
         with pytest.raises(StoreUnavailable):

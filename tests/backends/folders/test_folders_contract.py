@@ -2,8 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,44 +19,19 @@ from schemas.config import DatabaseConfig
 from schemas.folders.blocks import OPEN, Insertion
 from schemas.folders.folders import Column, FolderKind, FolderLayout, NewFolder
 from schemas.readings import CHANNEL_DTYPES
-from tests.support.folders import CHANNELS, Source, block, everything, new_folder, refused, rows
+from tests.support.folders import CHANNELS, Source, block, everything, new_folder, refused, reports, rows
 
-SERVERS = {"memory": None, "postgresql": "postgresql_dsn", "mariadb": "mariadb_dsn", "mongodb": "mongodb_dsn"}
 UNKNOWN, EXISTS, CONFLICT, _, INVALID = RefusalKind
+
+BOTH = (FolderLayout.WINDOW, FolderLayout.ARRAYS)
+"""Ways to store intervals that have nothing in common."""
 
 Make = Callable[[], FoldersStore]
 
 
-@pytest.fixture(params=SERVERS)
-def dsn(request: pytest.FixtureRequest) -> str | None:
-    """Where a server is; None stands for memory. A server is started outside of the loop of a test."""
-    fixture = SERVERS[request.param]
-    return None if fixture is None else str(request.getfixturevalue(fixture))
-
-
 @pytest.fixture
-async def make(dsn: str | None, schema: str, tmp_path: Path) -> AsyncIterator[Make]:
-    """Makes stores of one kind in one schema, as several processes have them; the schema is dropped afterwards."""
-    if dsn is None:
-        memory = MemoryFoldersStore()
-        yield lambda: memory
-        return
-    async with AsyncExitStack() as stack:
-
-        def open_one() -> FoldersStore:
-            store = open_folders_store(DatabaseConfig(dsn=dsn), schema=schema, state_dir=tmp_path)
-            stack.push_async_callback(store.close)
-            return store
-
-        stack.push_async_callback(open_one().drop)
-        yield open_one
-
-
-@pytest.fixture
-async def store(make: Make) -> FoldersStore:
-    made = make()
-    await made.create()
-    return made
+def kind_of_store() -> tuple[Callable[[], FoldersStore], Callable[..., FoldersStore]]:
+    return MemoryFoldersStore, open_folders_store
 
 
 # --- the schema and the tree -----------------------------------------------------------------------------------------
@@ -219,6 +193,94 @@ async def test_what_overlaps_is_refused_and_changes_nothing(store: FoldersStore)
     await source.insert(folder, (0, 20, 30, 4.0), (0, 0, 10, 5.0))
 
 
+async def test_reports_hold_until_the_next_one_whatever_their_order(store: FoldersStore) -> None:
+    folder, source = await store.add_folder(new_folder()), Source(store)
+    reported = await source.report(folder, (0, 20, 2.0), (1, 5, 7.0), (0, 30, None))
+    assert (reported.stored, reported.duplicates, reported.conflicts) == (3, 0, {})
+    # What comes late ends where the next one begins, or the value ended.
+    await source.report(folder, (0, 25, 2.5), (0, 10, 1.0), (2, 1, None))
+    await source.report(folder, (0, 22, 2.2))
+    assert rows(await store.history(folder.path, 0, 0, 100)) == [
+        *((0, 10, 20, 1.0), (0, 20, 22, 2.0), (0, 22, 25, 2.2), (0, 25, 30, 2.5)),
+    ]
+    assert rows(await store.snapshot(folder.path, 29)) == [(0, 25, 30, 2.5), (1, 5, None, 7.0)]
+    assert rows(await store.snapshot(folder.path, 30)) == [(1, 5, None, 7.0)]
+    assert rows(await store.changes(folder.path, 25, 30)) == [(0, 30, 30, 0.0)]
+    await source.report(folder, (0, 35, 3.5))
+    assert rows(await store.snapshot(folder.path, 40)) == [(0, 35, None, 3.5), (1, 5, None, 7.0)]
+    assert rows(await store.snapshot(folder.path, 31)) == [(1, 5, None, 7.0)]
+    assert (await store.folder(folder.path)).version == 4
+
+
+async def test_a_report_that_conflicts_is_told_and_the_others_are_stored(store: FoldersStore) -> None:
+    folder, source = await store.add_folder(new_folder()), Source(store)
+    await source.report(folder, (0, 20, 2.0), (1, 20, None))
+    given = [(0, 20, 2.5), (0, 21, 3.0), (1, 20, 1.0), (0, 20, 2.0), (1, 20, None), (0, 20, None), (0, 21, 4.0)]
+    insertion = source.next(reports(folder, given))
+    reported = await store.report(folder.path, insertion)
+    assert (reported.stored, reported.duplicates, list(reported.conflicts)) == (1, 2, [0, 2, 5, 6])
+    refusal = reported.conflicts[2]
+    assert (refusal.kind, refusal.field) == (CONFLICT, "block[2]")
+    assert "channel 1 has another value since 20" in str(refusal)
+    before = await everything(store)
+    # Who has not heard the answer still learns which of them conflict.
+    again = await store.report(folder.path, insertion)
+    assert (again.stored, again.duplicates, list(again.conflicts)) == (0, 3, [0, 2, 5, 6])
+    assert await everything(store) == before
+    assert rows(await store.history(folder.path, 0, 0, 100)) == [(0, 20, 21, 2.0), (0, 21, None, 3.0)]
+
+
+async def test_reports_go_between_intervals_that_came_with_their_ends(store: FoldersStore) -> None:
+    folder, source = await store.add_folder(new_folder()), Source(store)
+    await source.insert(folder, (0, 10, 20, 1.0), (0, 30, 40, 3.0), (1, 50, None, 5.0))
+    await source.report(folder, (0, 15, 1.5), (0, 25, 2.5), (0, 5, 0.5), (0, 45, 4.5), (1, 40, 4.0))
+    await source.report(folder, (0, 35, None), (1, 55, None))
+    assert rows(await store.changes(folder.path, 0, 100)) == [
+        *((0, 5, 10, 0.5), (0, 10, 15, 1.0), (0, 15, 20, 1.5), (0, 25, 30, 2.5), (0, 30, 35, 3.0)),
+        *((0, 35, 35, 0.0), (0, 45, None, 4.5), (1, 40, 50, 4.0), (1, 50, 55, 5.0), (1, 55, 55, 0.0)),
+    ]
+
+
+async def test_an_end_is_inserted_as_an_interval_of_no_length(store: FoldersStore) -> None:
+    folder, source = await store.add_folder(new_folder()), Source(store)
+    await source.insert(folder, (0, 10, None, 1.0), (1, 10, None, 1.0), (1, 12, 12, 9.0))
+    await source.insert(folder, (0, 20, 20, np.nan))
+    assert rows(await store.snapshot(folder.path, 19)) == [(0, 10, 20, 1.0)]
+    assert rows(await store.snapshot(folder.path, 20)) == []
+    assert rows(await store.changes(folder.path, 11, 30)) == [(0, 20, 20, 0.0), (1, 12, 12, 0.0)]
+    before = await everything(store)
+    for wrong in ((0, 20, None, 2.0), (0, 15, 15, 2.0), (0, 20, 20, 2.0), (1, 11, 13, 2.0), (0, 18, 21, 2.0)):
+        await refused(store.insert(folder.path, source.next(block(folder, [wrong]))), CONFLICT, "since")
+    assert await everything(store) == before
+    await source.insert(folder, (0, 21, None, 2.0), (1, 13, 14, 2.0))
+    assert rows(await store.snapshot(folder.path, 100)) == [(0, 21, None, 2.0)]
+
+
+async def test_wrong_reports_are_refused(store: FoldersStore) -> None:
+    folder, source = await store.add_folder(new_folder()), Source(store)
+    multi = await store.add_folder(new_folder("/multi", FolderKind.MULTI))
+    given = reports(folder, [(0, 1, 1.0), (0, 2, None)])
+    await refused(store.report(multi.path, source.next(given)), CONFLICT, "path")
+    await refused(store.report("/no", source.next(given)), UNKNOWN, "path")
+    arrays = await store.add_folder(new_folder("/arrays", layout=FolderLayout.ARRAYS))
+    await refused(store.report(arrays.path, source.next(given)), CONFLICT, "path")
+    await refused(store.insert(multi.path, source.next(given)), INVALID, "block[1].until")
+    for kind, field, wrong in (
+        (UNKNOWN, "channel", (5, 3, None, 1.0)),
+        (INVALID, "block[0].until", (0, 3, 4, 1.0)),
+        (INVALID, "block[0].since", (0, OPEN, OPEN, 1.0)),
+        (INVALID, "block[0].value", (0, 3, None, np.nan)),
+    ):
+        await refused(store.report(folder.path, source.next(block(folder, [wrong]))), kind, field)
+    assert (await store.folder(folder.path)).version == 0
+    reported = await store.report(folder.path, source.next(given[:0]))
+    assert (reported.stored, reported.duplicates, reported.conflicts) == (0, 0, {})
+    lost = replace(source.next(given), follows=JournalPosition(sequence=100))
+    with pytest.raises(CommitsLost):
+        await store.report(folder.path, lost)
+    assert (await source.report(folder, (0, 1, 1.0))).stored == 1
+
+
 async def test_a_newer_version_hides_an_older_one_which_a_tag_still_shows(store: FoldersStore) -> None:
     folder, source = await store.add_folder(new_folder(kind=FolderKind.MULTI)), Source(store)
     await source.insert(folder, (0, 0, 100, 1.0), (1, 0, None, 7.0))
@@ -318,7 +380,7 @@ async def test_a_wrong_block_is_refused_by_field(store: FoldersStore) -> None:
         (INVALID, "block[1].channel", but(channel=-1)),
         (UNKNOWN, "channel", but(channel=3)),
         (INVALID, "block[1].since", but(since=-1)),
-        (INVALID, "block[1].until", but(until=2)),
+        (INVALID, "block[1].until", but(until=1)),
         (INVALID, "block[1].value", but(value=np.nan)),
         (INVALID, "block[1].value", but(value=np.inf)),
         (INVALID, "block[1].note", but(note=b"a\0b")),
@@ -334,10 +396,11 @@ async def test_a_wrong_block_is_refused_by_field(store: FoldersStore) -> None:
     assert await store.insert(folder.path, but())
 
 
-async def test_every_type_comes_back_as_it_went_in(store: FoldersStore) -> None:
+@pytest.mark.parametrize("layout", BOTH)
+async def test_every_type_comes_back_as_it_went_in(store: FoldersStore, layout: FolderLayout) -> None:
     numbers = tuple(Column(name=f"c_{dtype}", dtype=dtype) for dtype in CHANNEL_DTYPES)
     texts = (Column(name="Order", dtype="text", width=300), Column(name="_id", dtype="text", width=7))
-    folder = await store.add_folder(new_folder(columns=numbers + texts))
+    folder = await store.add_folder(new_folder(columns=numbers + texts, layout=layout))
     given = np.zeros(3, folder.dtype)
     given["channel"], given["since"], given["until"] = [0, 1, 2], [0, 2**62, OPEN - 1], [1, OPEN - 1, OPEN]
     for column in numbers:
@@ -351,10 +414,14 @@ async def test_every_type_comes_back_as_it_went_in(store: FoldersStore) -> None:
     assert [await store.history(folder.path, k, 0, OPEN) for k in range(3)] == [given[k : k + 1] for k in range(3)]
 
 
-async def test_many_intervals_come_back_as_they_went_in(store: FoldersStore) -> None:
+@pytest.mark.parametrize("layout", BOTH)
+async def test_many_intervals_come_back_as_they_went_in(store: FoldersStore, layout: FolderLayout) -> None:
     channels = {k: f"c{k}" for k in range(40)}
     columns = (Column(name="text", dtype="text", width=1_000),)
-    folder, source = await store.add_folder(new_folder(columns=columns, channels=channels)), Source(store)
+    folder, source = (
+        await store.add_folder(new_folder(columns=columns, channels=channels, layout=layout)),
+        Source(store),
+    )
     rng = np.random.default_rng(1)
     given = np.zeros(40 * 25, folder.dtype)
     given["channel"] = np.tile(np.arange(40), 25)
@@ -419,7 +486,8 @@ async def test_an_answer_is_of_one_moment(make: Make, monkeypatch: pytest.Monkey
     await reporting
 
 
-async def test_a_folder_is_removed_while_it_is_used(make: Make) -> None:
+@pytest.mark.parametrize("layout", BOTH)
+async def test_a_folder_is_removed_while_it_is_used(make: Make, layout: FolderLayout) -> None:
     one, other = make(), make()
     await one.create()
 
@@ -429,7 +497,7 @@ async def test_a_folder_is_removed_while_it_is_used(make: Make) -> None:
             await asyncio.sleep(0)
 
     for _ in range(5):
-        folder = await one.add_folder(new_folder())
+        folder = await one.add_folder(new_folder(layout=layout))
         source = Source(other)
         await source.insert(folder, (0, 1, None, 1.0))
         asking = asyncio.create_task(refused(ask(folder.path), UNKNOWN, "path"))

@@ -15,16 +15,17 @@ from backends.folders.base import FoldersStore
 from backends.memory.folders import MemoryFoldersStore
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
 from schemas.config import DatabaseConfig
+from schemas.folders.blocks import OPEN
 from schemas.folders.folders import Folder, FolderKind, FolderLayout
-from tests.support.folders import CHANNELS, Source, block, new_folder, rows
-from tests.support.folders_model import TIMES, Model
+from tests.support.folders import CHANNELS, Report, Row, Source, block, new_folder, reports, rows
+from tests.support.folders_model import TIMES, Model, of_reports
 
 MORE = int(os.environ.get("TRIGGERLOG_SEQUENCES") or 1)
 """So many times as many histories."""
 IN_MEMORY, IN_A_DATABASE = 500 * MORE, 10 * MORE
 LAYOUTS = {
     "postgresql": tuple(FolderLayout),
-    "mariadb": (FolderLayout.WINDOW, FolderLayout.CHANNEL_MAX),
+    "mariadb": (FolderLayout.WINDOW, FolderLayout.ARRAYS, FolderLayout.CHANNEL_MAX),
     "mongodb": (FolderLayout.WINDOW,),
 }
 
@@ -127,6 +128,79 @@ def play_many(
     play_all()
 
 
+BASES: tuple[list[Row], ...] = ([], [(0, 2, 300, 1.0), (0, 300, 10**6, 2.0), (1, 9, None, 3.0)])
+"""What a folder has before reports come."""
+
+
+@st.composite
+def reporting(draw: st.DrawFn) -> tuple[list[Row], list[Report], list[list[Report]]]:
+    """What is there before; reports, each once; and the same in any order, some again, in several insertions."""
+    base = draw(st.sampled_from(BASES))
+    times = _times.map(TIMES.__getitem__)
+    found = draw(st.dictionaries(st.tuples(_channels, times), st.one_of(st.none(), _values), min_size=1, max_size=10))
+    given = [
+        (channel, since, value) for (channel, since), value in found.items() if _may_be(base, channel, since, value)
+    ]
+    again = draw(st.lists(st.sampled_from(given), max_size=4)) if given else []
+    blocks: list[list[Report]] = [[]]
+    for each in draw(st.permutations([*given, *again])):
+        blocks[-1].append(each)
+        if draw(st.booleans()):
+            blocks.append([])
+    return base, given, blocks
+
+
+def _may_be(base: list[Row], channel: int, since: int, value: float | None) -> bool:
+    """Not where an interval begins; and no end in the midst of an interval that came with its end."""
+    return not any(
+        number == channel and (since == first or (value is None and until is not None and first < since < until))
+        for number, first, until, _ in base
+    )
+
+
+def report_many(runner: asyncio.Runner, examples: int, store: FoldersStore, layouts: tuple[FolderLayout, ...]) -> None:
+    """Report, each time into a folder of its own, and compare with what all reports together are."""
+    numbers = count(1)
+
+    async def play(base: list[Row], given: list[Report], blocks: list[list[Report]], layout: FolderLayout) -> None:
+        folder = await store.add_folder(new_folder(f"/reports/f{next(numbers)}", layout=layout))
+        source, stored, seen = Source(store), 0, 0
+        await source.insert(folder, *base)
+        for some in blocks:
+            insertion = source.next(reports(folder, some))
+            reported = await store.report(folder.path, insertion)
+            stored, seen = stored + reported.stored, seen + reported.stored + reported.duplicates
+            assert not reported.conflicts
+            repeated = await store.report(folder.path, insertion)
+            assert (repeated.stored, repeated.duplicates, repeated.conflicts) == (0, len(some), {})
+        assert (stored, seen) == (len(given), sum(map(len, blocks)))
+        await see(folder, base, given)
+        others = [(channel, since, 1.5 if value is None else None) for channel, since, value in given]
+        others += [(channel, since, value + 1) for channel, since, value in given if value is not None]
+        reported = await source.report(folder, *others)
+        assert (reported.stored, reported.duplicates, list(reported.conflicts)) == (0, 0, list(range(len(others))))
+        await see(folder, base, given)
+        await store.remove(folder.path)
+
+    async def see(folder: Folder, base: list[Row], given: list[Report]) -> None:
+        expected = [each for channel in sorted(CHANNELS) for each in of_reports(base, given, channel)]
+        assert rows(await store.changes(folder.path, -1, OPEN - 1)) == expected
+        held = [each for each in expected if each[1] != each[2]]
+        for channel in CHANNELS:
+            every = await store.history(folder.path, channel, 0, OPEN)
+            assert rows(every) == [each for each in held if each[0] == channel]
+        for time in TIMES:
+            valid = [each for each in held if each[1] <= time and (each[2] is None or time < each[2])]
+            assert rows(await store.snapshot(folder.path, time)) == valid
+
+    @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(reporting(), st.sampled_from(layouts))
+    def play_all(all_: tuple[list[Row], list[Report], list[list[Report]]], layout: FolderLayout) -> None:
+        runner.run(play(*all_, layout))
+
+    play_all()
+
+
 def _kinds(layouts: tuple[FolderLayout, ...]) -> list[tuple[FolderKind, FolderLayout]]:
     multi = [layout for layout in layouts if layout.by_window]
     return [(FolderKind.SINGLE, each) for each in layouts] + [(FolderKind.MULTI, each) for each in multi]
@@ -137,12 +211,19 @@ def test_histories_in_memory() -> None:
         play_many(runner, IN_MEMORY, MemoryFoldersStore(), _kinds((FolderLayout.WINDOW,)))
 
 
+def test_reports_in_memory() -> None:
+    with asyncio.Runner() as runner:
+        report_many(runner, IN_MEMORY, MemoryFoldersStore(), (FolderLayout.WINDOW,))
+
+
 @pytest.mark.parametrize("server", LAYOUTS)
-def test_histories_in_a_database(
+def test_histories_and_reports_in_a_database(
     server: str, request: pytest.FixtureRequest, schema: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So that what ended is moved within a history.
     monkeypatch.setattr("backends.mongodb.folders.intervals.LAG", 1)
+    # So that an insertion has several chunks.
+    monkeypatch.setattr("backends.sql.folders.chunks.CHUNK_BYTES", 100)
     database = DatabaseConfig(dsn=request.getfixturevalue(f"{server}_dsn"))
 
     with asyncio.Runner() as runner:
@@ -150,6 +231,8 @@ def test_histories_in_a_database(
         runner.run(store.create())
         try:
             play_many(runner, len(_kinds(LAYOUTS[server])) * IN_A_DATABASE, store, _kinds(LAYOUTS[server]))
+            layouts = tuple(layout for layout in LAYOUTS[server] if layout is not FolderLayout.ARRAYS)
+            report_many(runner, len(layouts) * IN_A_DATABASE, store, layouts)
         finally:
             runner.run(store.drop())
             runner.run(store.close())

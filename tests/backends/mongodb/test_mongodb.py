@@ -1,15 +1,12 @@
 """What only MongoDB does: crashes without transactions, the lease, its documents, durability."""
 
 import asyncio
-import os
-import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
 import numpy as np
-import psutil
 import pymongo
 import pytest
 from bson import Binary, Int64, ObjectId
@@ -28,7 +25,7 @@ from schemas.config import DatabaseConfig
 from schemas.queries import InstrumentReadings, LedgerRow, LedgerTail, NewestTrigger, WindowReadings
 from schemas.readings import Array, InstrumentGroup
 from tests.support.batches import answers, batch_of, by_group, group_of, readings_of, with_late
-from tests.support.processes import free_port, until
+from tests.support.processes import free_port
 
 ON_BOTH_LOOPS = True
 BOTH = pytest.mark.parametrize("layout", list(Layout))
@@ -150,17 +147,15 @@ async def test_a_server_that_hangs_is_given_up_on(
     group = group_of()
     store = make(group, dsn=own_mongodb.start(), command_timeout_s=3)
     await store.open()
-    pid = own_mongodb.pid
-    assert pid is not None
     batches = [batch_of(group, k, some(group, 10 * k, 3, rng)) for k in (1, 2)]
-    os.kill(pid, signal.SIGSTOP)
+    own_mongodb.freeze()
     try:
         with pytest.raises(StoreUnavailable, match="in time"):
             await store.commit(batches[0])
         with pytest.raises(StoreUnavailable, match="in time"):
             await everything(store, group)
     finally:
-        os.kill(pid, signal.SIGCONT)
+        own_mongodb.thaw()
     for batch in batches:
         await committed(store, batch)
     expected = answers(group, [(1, batch.readings.ravel()) for batch in batches])
@@ -173,11 +168,8 @@ async def test_a_cancelled_commit_does_no_harm(
     group = group_of()
     store = make(group, dsn=own_mongodb.start())
     await store.open()
-    pid = own_mongodb.pid
-    assert pid is not None
     batch = batch_of(group, 1, some(group, 1, 3, rng))
-    os.kill(pid, signal.SIGSTOP)
-    until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, "stopped")
+    own_mongodb.freeze()
     try:
         committing = asyncio.create_task(store.commit(batch))
         await asyncio.sleep(0.1)
@@ -186,7 +178,7 @@ async def test_a_cancelled_commit_does_no_harm(
         with pytest.raises(asyncio.CancelledError):
             await committing
     finally:
-        os.kill(pid, signal.SIGCONT)
+        own_mongodb.thaw()
     await committed(store, batch)
     np.testing.assert_array_equal(await everything(store, group), answers(group, [(1, batch.readings.ravel())]))
 

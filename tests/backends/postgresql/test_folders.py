@@ -21,9 +21,11 @@ CHANNELS, EACH, LENGTH, STAGGER = 1_000, 12, 300_000, 3
 """Channels, intervals of each, how long they are and how far apart, in ms: the paper's, but for 60 of each channel."""
 AT = 6 * LENGTH + 1_234
 MOST = 200
-"""Blocks for a snapshot of 1,000 rows of 1 kB, of the table and of its indexes."""
+"""Blocks for a snapshot of 1,000 rows of 1 kB, of the table, of its indexes and of what lies beside it."""
 BLOCKS = """
-    SELECT sum(heap_blks_read + idx_blks_read)::int8, sum(heap_blks_hit + idx_blks_hit)::int8
+    SELECT
+        sum(heap_blks_read + idx_blks_read + coalesce(toast_blks_read + tidx_blks_read, 0))::int8,
+        sum(heap_blks_hit + idx_blks_hit + coalesce(toast_blks_hit + tidx_blks_hit, 0))::int8
     FROM pg_statio_user_tables WHERE schemaname = 'folders' AND relname LIKE 'f\\_%'
 """
 
@@ -95,6 +97,7 @@ async def read(dsn: str, state_dir: Path) -> tuple[int, int, Array]:
     [
         (FolderLayout.WINDOW, 0, MOST),
         (FolderLayout.BRIN, 0, 2 * MOST),
+        (FolderLayout.ARRAYS, 0, MOST),
         # A look-up of each channel goes down an index.
         (FolderLayout.LATERAL, 3 * CHANNELS, 6 * CHANNELS),
         # The paper's order: each row has a block of its own, which has no other that is valid.

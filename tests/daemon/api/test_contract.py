@@ -67,9 +67,13 @@ async def test_every_route_declares_what_it_answers_and_what_it_takes() -> None:
             if "application/json" in content:
                 assert "$ref" in content["application/json"]["schema"], f"{name} answers JSON without a model"
         if "requestBody" in operation:
-            schema = operation["requestBody"]["content"]["application/json"]["schema"]
-            models = [schema, *schema.get("anyOf", ())]
-            assert any("$ref" in model for model in models), f"{name} takes a body without a model"
+            taken = operation["requestBody"]["content"]
+            if "application/json" in taken:
+                schema = taken["application/json"]["schema"]
+                models = [schema, *schema.get("anyOf", ())]
+                assert any("$ref" in model for model in models), f"{name} takes a body without a model"
+            else:
+                assert all(each["schema"]["format"] == "binary" for each in taken.values()), name
         for code in operation["responses"].keys() - answers.keys():
             error = operation["responses"][code]["content"]["application/json"]["schema"]
             model = "Readiness" if (name, code) == ("GET /ready", "503") else "Problem"

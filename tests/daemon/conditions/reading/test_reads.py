@@ -177,7 +177,7 @@ async def test_a_question_is_answered_however_often_this_process_changes_somethi
 
     writing = asyncio.create_task(write())
     await asyncio.sleep(0.01)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(60):
         assert await found.fresh() == {}
     writing.cancel()
 
@@ -192,11 +192,11 @@ async def test_a_question_is_answered_where_the_database_takes_longer_than_an_an
         return []
 
     found = Freshness(ask, lambda _: None, clock)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(60):
         assert await found.fresh() == {}
     assert asked == 1
     clock.now_s += 0.1
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(60):
         await found.fresh()
     assert asked == 2
 

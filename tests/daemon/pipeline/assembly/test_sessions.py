@@ -564,3 +564,16 @@ def test_what_is_held_twice_becomes_one_dead_letter() -> None:
     asides = [block.aside.readings for block in closed if block.aside is not None]
     assert join_blocks(asides)[["trigger", "instrument"]].tolist() == [(300, 0)]
     assert assembly.counts.duplicate == 1
+
+
+def test_up_to_where_a_session_is_in_doubt_is_said_though_it_is_gone_by_then() -> None:
+    """Its readings were taken again, and its sender comes only to the next process."""
+    assembly = make()
+    column = join(assembly).column
+    assembly.sessions.doubt(Origin.of(column, 3, 2))
+    assembly.take_again(epoch_7(make_block(GROUP, [(1, 0), (1, 1)])), at(0))
+    assembly.sessions.disconnect(column)
+    assembly.sessions.tidy(at(1))
+    assert state_of(assembly.flush(at(2)))[KEY] == (0, 5)
+    assembly.sessions.tidy(at(3))
+    assert KEY in assembly.sessions._idle

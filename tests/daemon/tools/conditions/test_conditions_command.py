@@ -69,7 +69,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, postgresql_dsn: str) -> Ite
 
 def answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/api/cdb_rest/gtstatus", trust_env=False).is_success
+        return httpx.get(f"{url}/api/cdb_rest/gtstatus", trust_env=False, timeout=60).is_success
     except httpx.TransportError:
         return False
 

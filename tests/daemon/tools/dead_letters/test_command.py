@@ -286,13 +286,13 @@ class Busy(BaseHTTPRequestHandler):
 
 
 def test_a_daemon_that_is_busy_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daemon.tools.dead_letters.retry.PATIENCE_S", 0.2)
+    monkeypatch.setattr("daemon.tools.dead_letters.retry.PATIENCE_S", 1.0)
     with ThreadingHTTPServer(("127.0.0.1", 0), Busy) as server:
         Thread(target=server.serve_forever).start()
         daemon = Reach(url=f"http://127.0.0.1:{server.server_port}", token=None)
         try:
             with pytest.raises(DaemonBusy, match=r"the daemon at \S+ does not answer in time"):
-                ask_daemon(daemon, "GET", "/", patience_s=0.2)
+                ask_daemon(daemon, "GET", "/", patience_s=1.0)
             Busy.asked.clear()
             retry = Retry()
             retry.by_daemon(daemon, "/api/v1/dead-letters/retry")

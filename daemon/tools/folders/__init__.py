@@ -1,0 +1,1 @@
+"""What the commands `triggerlog folders ...` share: `options`, `listing` of intervals, and `files` with them."""

@@ -1,0 +1,128 @@
+"""Files with intervals for a folder: CSV, and what numpy saves."""
+
+import csv
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from daemon.core.outcome import CommandFailed, fix_of, reason_of
+from schemas.api.folders import FolderDetails
+from schemas.checking.problems import listed, printable, suggestion
+from schemas.conditions.rules import ConditionsRefused
+from schemas.folders.columns import block_of
+from schemas.folders.folders import Column
+from schemas.readings import Array
+
+ENDINGS = (".csv", ".npy", ".npz")
+
+Lists = Mapping[str, Sequence[Any]]
+
+
+def read_block(path: Path, folder: FolderDetails) -> Array:
+    """Read the intervals of a file, in its order.
+
+    A .npy has one block. A .csv has a header and a line an interval, and a .npz an array a column: `channel` (number or
+    name), `since`, `until` (empty, or left out, where it is open), and the folder's columns.
+
+    Raises:
+        CommandFailed: the file cannot be read, or is wrong; the message names the column, the interval and the fix.
+    """
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise CommandFailed(f"FILE: {path.name} does not say the format; end it with {listed(ENDINGS)}")
+    try:
+        block = _saved(path) if ending == ".npy" else _made(_lists(path, ending, folder), folder)
+    except OSError as error:
+        fix = fix_of(error, "name a file that is there")
+        raise CommandFailed(f"FILE: {path} cannot be read ({reason_of(error)}); {fix}") from None
+    except ConditionsRefused as refused:
+        field = refused.field.removeprefix("values.")
+        raise CommandFailed(printable(f"{path}: {field}: {refused.problem}; {refused.fix}")) from None
+    except (ValueError, csv.Error, zipfile.BadZipFile, EOFError) as error:
+        problem = printable(str(error).splitlines()[0] if str(error) else type(error).__name__)
+        raise CommandFailed(f"{path}: it cannot be read ({problem}); see docs/folders.md for its form") from None
+    if block.dtype.names is None or not {"channel", "since"} <= set(block.dtype.names) or block.ndim != 1:
+        raise CommandFailed(f"{path}: it holds {block.dtype}, and no block; save a structured array of the folder")
+    return block
+
+
+def _saved(path: Path) -> Array:
+    loaded: Array = np.load(path, allow_pickle=False)
+    return loaded
+
+
+def _lists(path: Path, ending: str, folder: FolderDetails) -> Lists:
+    if ending == ".csv":
+        return _csv(path, folder)
+    with np.load(path, allow_pickle=False) as loaded:
+        arrays = {name: loaded[name] for name in loaded.files}
+    return {
+        name: [each.decode() for each in array.tolist()] if array.dtype.kind == "S" else array.tolist()
+        for name, array in arrays.items()
+    }
+
+
+def _csv(path: Path, folder: FolderDetails) -> Lists:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        header, *rows = csv.reader(file, strict=True)
+    for number, row in enumerate(rows, 2):
+        if len(row) != len(header):
+            problem = f"line {number} has {len(row)} values, and the header {len(header)}"
+            raise CommandFailed(f"{path}: {problem}; give one a column")
+    readers: dict[str, Callable[[str], Any]] = {"since": int, "until": _until}
+    readers |= {each.name: _reader(each.column()) for each in folder.folder.columns}
+    lists = {}
+    for name, cells in zip(header, zip(*rows, strict=True) if rows else ((),) * len(header), strict=True):
+        lists[name] = [_read(path, name, line, cell, readers.get(name, str)) for line, cell in enumerate(cells, 2)]
+    return lists
+
+
+def _read(path: Path, name: str, line: int, cell: str, reader: Callable[[str], Any]) -> Any:
+    try:
+        return reader(cell)
+    except ValueError:
+        fix = "give a number"
+        raise CommandFailed(printable(f"{path}: {name} of line {line}: {cell[:40]!r} is no number; {fix}")) from None
+
+
+def _reader(column: Column) -> Callable[[str], Any]:
+    return str if column.is_text else float if column.dtype.startswith("float") else int
+
+
+def _until(cell: str) -> int | None:
+    return int(cell) if cell else None
+
+
+def _made(lists: Lists, folder: FolderDetails) -> Array:
+    columns = tuple(each.column() for each in folder.folder.columns)
+    for name in ("channel", "since"):
+        if name not in lists:
+            raise CommandFailed(f"FILE: there is no {name}; give the columns channel, since, until and the folder's")
+    values = {name: values for name, values in lists.items() if name not in ("channel", "since", "until")}
+    count = len(lists["channel"])
+    return block_of(
+        columns,
+        [number_of(each, folder.channels, "FILE") for each in lists["channel"]],
+        lists["since"],
+        lists.get("until", [None] * count),
+        values,
+    )
+
+
+def number_of(channel: int | str, names: Mapping[int, str], where: str) -> int:
+    """The number of a channel that is given by it, or named; where: in which file or argument.
+
+    Raises:
+        CommandFailed: the folder has no such channel.
+    """
+    text = str(channel)
+    if text.isascii() and text.isdigit() and int(text) in names:
+        return int(text)
+    numbers = {name: number for number, name in names.items()}
+    if text not in numbers:
+        fix = suggestion(text, sorted(numbers)) if numbers else "add channels to it first"
+        raise CommandFailed(printable(f"{where}: the folder has no channel {text[:60]!r}; {fix}"))
+    return numbers[text]
