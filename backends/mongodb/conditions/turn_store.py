@@ -47,7 +47,7 @@ class TurnStore:
         self._target = target_of(database.dsn)
         self._database = OpenedDatabase(self._make_client, schema, target=self._target, timeout_s=self._timeout_s)
         self._opened: Session | None = None
-        self._turns = Turns()
+        self._turns = Turns(self._clear)
 
     async def create(self) -> None:
         """Create the collections or check them, and complete what a process that was killed has left."""
@@ -71,6 +71,9 @@ class TurnStore:
             with pymongo.timeout(self._timeout_s):
                 await self._see_free(session)
                 await session.database.client.drop_database(self._schema)
+
+    async def _clear(self, turn: Turn) -> None:
+        """Remove what the owner of a turn that was taken over has left beside its order; nothing here."""
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[Turn]:

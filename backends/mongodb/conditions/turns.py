@@ -20,7 +20,7 @@ same millisecond, or of one that takes it over while its owner wakes up, both ma
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -82,10 +82,10 @@ def edited(collection: str, id_: str, revision: int, fields: Document, gone: Seq
 
 
 class Turn:
-    """The right to change something, once."""
+    """The right to change something, once. left: the document of the turn that it took over; None for an own one."""
 
-    def __init__(self, session: Session, mark: str) -> None:
-        self.session = session
+    def __init__(self, session: Session, mark: str, left: Document | None = None) -> None:
+        self.session, self.left = session, left
         self._mark = mark
         self._renewed_s = asyncio.get_running_loop().time()
 
@@ -99,6 +99,16 @@ class Turn:
         if now_s - self._renewed_s > RENEW_S:
             await self._write({"$inc": {"renewed": 1}}, UNJOURNALED)
             self._renewed_s = now_s
+
+    async def note(self, what: str) -> None:
+        """Write down what is written before the commit: who takes the turn over finds it in `left`, as `writes`.
+
+        A server that crashes has nothing of what was written later if it has not this.
+
+        Raises:
+            StoreBusy: somebody has taken the turn over.
+        """
+        await self._write({"$set": {"writes": what}}, UNJOURNALED)
 
     async def commit(self, changes: Sequence[Change]) -> None:
         """Do all changes or none; once in a turn.
@@ -138,9 +148,13 @@ class Turn:
 
 
 class Turns:
-    """The turns of one store; its own calls wait for each other here, and for those of other processes there."""
+    """The turns of one store; its own calls wait for each other here, and for those of other processes there.
 
-    def __init__(self) -> None:
+    clear: removes what the owner of a turn that was taken over has left.
+    """
+
+    def __init__(self, clear: Callable[[Turn], Awaitable[None]]) -> None:
+        self._clear = clear
         self._here = asyncio.Lock()
         self._owner = new_owner()
         self._seen: tuple[object, float] = (None, 0.0)
@@ -154,9 +168,11 @@ class Turns:
         """
         async with self._here:
             mark = uuid4().hex
-            await self._take(session, mark)
+            turn = Turn(session, mark, await self._take(session, mark))
+            if turn.left is not None:
+                await self._clear(turn)
             try:
-                yield Turn(session, mark)
+                yield turn
             except ConditionsRefused:
                 await self._release(session, mark)
                 raise
@@ -170,17 +186,18 @@ class Turns:
             async with self.turn(session):
                 pass
 
-    async def _take(self, session: Session, mark: str) -> None:
+    async def _take(self, session: Session, mark: str) -> Document | None:
+        """Wait for the turn; return the document of the one that was taken over."""
         deadline_s = asyncio.get_running_loop().time() + session.timeout_s
         mine = {"_id": WRITER, "owner": self._owner, "mark": mark, "renewed": 0}
         while True:
             found = await session.one(session.turn, WRITER)
             if found is None:
                 if await session.insert(session.turn, [mine], UNJOURNALED):
-                    return
+                    return None
                 continue
             if self._is_abandoned(found) and await self._take_over(session, found["mark"], mark):
-                return
+                return found
             if asyncio.get_running_loop().time() > deadline_s:
                 owner = str(found["owner"]).rpartition(":")[0]
                 raise StoreBusy(f"another process ({owner}) has been writing conditions for {session.timeout_s:g} s")

@@ -4,7 +4,7 @@ The document of a folder has its version, which counts its insertions; and with 
 lengths. An interval is a document in a collection of the folder's own, which has the version that inserted it. One of a
 version that the folder does not have yet is not there for anybody. So an insertion has happened when the document of
 the folder has changed, and what a writer that was killed has left is removed by the next one (`intervals`). Writers
-take turns, as those of conditions do (`backends.mongodb.conditions.turns`).
+take turns, as those of conditions do (`backends.mongodb.conditions.turns`); the turn says what is written.
 """
 
 from pathlib import Path

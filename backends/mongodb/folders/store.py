@@ -78,8 +78,6 @@ class MongodbFoldersStore(TurnStore):
             what="folders",
             collections=(TURN, NODES, CHANNELS),
         )
-        self._whole: dict[str, int] = {}
-        """By token, the version of a folder behind which this store knows that there is nothing unfinished."""
 
     async def create(self) -> None:
         """Create the collections or check them, and remove what a process that was killed has left."""
@@ -91,6 +89,13 @@ class MongodbFoldersStore(TurnStore):
                     for name in await turn.session.database.list_collection_names():
                         if name.startswith(ROWS) and name not in there:
                             await turn.session.database.drop_collection(name)
+
+    async def _clear(self, turn: Turn) -> None:
+        """Remove intervals of an insertion that has not happened."""
+        assert turn.left is not None
+        token = turn.left.get("writes")
+        for node in await turn.session.all(NODES, {"token": token}) if token else ():
+            await Intervals(turn.session, node).remove_unfinished()
 
     # --- the tree ----------------------------------------------------------------------------------------------------
 
@@ -211,8 +216,7 @@ class MongodbFoldersStore(TurnStore):
             if _is_there(node, insertion):
                 return False
             see_channels(block, nodes.numbers_of(await _channels(turn.session, node)), path)
-            intervals = await self._intervals(turn, node)
-            found = await _touched(intervals, folder, block)
+            found = await _touched(Intervals(turn.session, node), folder, block)
             await self._change(turn, node, insertion, _changes(folder, block, found), found)
         return True
 
@@ -223,25 +227,16 @@ class MongodbFoldersStore(TurnStore):
             reports = checked_reports(nodes.folder_of(node), insertion)
             is_there = _is_there(node, insertion)
             see_channels(reports, nodes.numbers_of(await _channels(turn.session, node)), path)
-            found = await (await self._intervals(turn, node)).near(reports)
+            found = await Intervals(turn.session, node).near(reports)
             changes, reported = changes_of_reports(reports, found.block)
             if is_there:
                 return replace(reported, stored=0)
             await self._change(turn, node, insertion, changes, found)
         return reported
 
-    async def _intervals(self, turn: Turn, node: Document) -> Intervals:
-        """Intervals of a folder, without what was left unfinished."""
-        intervals = Intervals(turn.session, node)
-        if self._whole.get(node["token"]) != int(node["version"]):
-            await intervals.remove_unfinished()
-            self._whole[node["token"]] = int(node["version"])
-        return intervals
-
     async def _change(self, turn: Turn, node: Document, insertion: Insertion, changes: Changes, found: Found) -> None:
-        folder, token = nodes.folder_of(node), node["token"]
-        # Until it has happened, nobody knows.
-        self._whole.pop(token, None)
+        folder = nodes.folder_of(node)
+        await turn.note(node["token"])
         await Intervals(turn.session, node).write(turn, changes, found.ids)
         lengths = nodes.lengths_of(node)
         for part in (changes.closed, changes.replaced):
@@ -253,7 +248,6 @@ class MongodbFoldersStore(TurnStore):
             "positions": nodes.positions_field(node, insertion.source, insertion.position),
         }
         await turn.commit([edited(NODES, folder.path, int(node["revision"]), fields)])
-        self._whole[token] = folder.version + 1
 
     async def position(self, path: str, source: str) -> JournalPosition | None:
         """Which insertion of a source was the last."""
