@@ -15,11 +15,9 @@ def cycles(*rows: tuple[int, int, float, float, bool, bool]) -> SnapshotCycles:
     """Client, number, due_s, query_s, whether in time, whether failed; each waits and connects for 0.1 s."""
     found = SnapshotCycles()
     for client, number, due_s, query_s, in_time, failed in rows:
-        values: dict[str, Any] = {
-            **{"client": client, "number": number, "due_s": due_s, "wait_s": 0.1, "connect_s": 0.1},
-            **{"query_s": query_s, "rows": 0 if failed else 100, "bytes": 0 if failed else 1000},
-            **{"in_time": in_time, "failed": failed},
-        }
+        values: dict[str, Any] = {"client": client, "number": number, "due_s": due_s, "wait_s": 0.1, "connect_s": 0.1}
+        values |= {"query_s": query_s, "rows": 0 if failed else 100, "bytes": 0 if failed else 1000}
+        values |= {"in_time": in_time, "failed": failed}
         for name, value in values.items():
             getattr(found, name).append(value)
     return found

@@ -1,7 +1,8 @@
-"""The process of snapshot readers on real servers: loading that is cut off, clients that are late, a server that goes."""
+"""The process of snapshot readers on real servers: loading that is cut off, late clients, a server that goes away."""
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -226,7 +227,7 @@ async def test_a_late_client_slips(postgresql_dsn: str, schema: str, tmp_path: P
     for client in range(3):
         of = [k for k in range(12) if cycles.client[k] == client]
         assert [cycles.number[k] for k in of] == [0, 1, 2, 3]
-        for before, after in zip(of, of[1:], strict=False):
+        for before, after in itertools.pairwise(of):
             ended_s = cycles.due_s[before] + cycles.wait_s[before] + cycles.connect_s[before] + cycles.query_s[before]
             assert cycles.due_s[after] >= ended_s - 1e-3
     found = run.record().figures
@@ -234,7 +235,7 @@ async def test_a_late_client_slips(postgresql_dsn: str, schema: str, tmp_path: P
     assert found.slipped_s > 0
 
 
-@pytest.mark.parametrize("layout", [each for each in FolderLayout])
+@pytest.mark.parametrize("layout", list(FolderLayout))
 async def test_every_layout_and_sample_answers_with_all_rows(
     postgresql_dsn: str, schema: str, tmp_path: Path, layout: FolderLayout
 ) -> None:
