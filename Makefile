@@ -187,6 +187,10 @@ bench-full: $(INSTALLED) $(FERRETDB) ## The same with longer rounds and more of 
 bench-visits: $(INSTALLED) $(FERRETDB) ## Measure mock DIA visits, ours against the paper's ways, within 40 minutes (ARGS="--quick": 3)
 	@exec $(BIN)/python -m benchmarks.visits.run $(ARGS)
 
+.PHONY: bench-folders
+bench-folders: $(INSTALLED) $(FERRETDB) ## Measure snapshots of folders with a deadline, within an hour (ARGS="--quick": 5 minutes)
+	@exec $(BIN)/python -m benchmarks.folders.run $(ARGS)
+
 .PHONY: soak
 soak: $(INSTALLED) ## An hour under load with kills and outages: nothing lost, nothing grows (TRIGGERLOG_SOAK_S=600 make soak)
 	@TRIGGERLOG_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)

@@ -4,7 +4,7 @@ All are runs of the workload `daemon.workloads.snapshots`, on data in the paper'
 characters, valid for 300 s, a snapshot asked for each 5 s, which become shorter alike.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,16 +16,16 @@ from schemas.folders.folders import FolderLayout
 EFFICIENCY, CLIFF, COLD, PAYLOAD, CHUNKS, WRITING = PARTS = (
     *("efficiency", "cliff", "cold", "payload", "chunks", "writing"),
 )
-OURS, PAPERS = FolderLayout.WINDOW, FolderLayout.CHANNEL_MAX
+OURS, ARRAYS, PAPERS = FolderLayout.WINDOW, FolderLayout.ARRAYS, FolderLayout.CHANNEL_MAX
+COMPARED = (OURS, ARRAYS, PAPERS)
 LAYOUTS: Mapping[Backend, tuple[FolderLayout, ...]] = {
     Backend.POSTGRESQL: tuple(FolderLayout),
-    Backend.MYSQL: (OURS, PAPERS),
-    Backend.MONGODB: (OURS,),
+    Backend.MYSQL: (OURS, ARRAYS, PAPERS),
+    Backend.MONGODB: (OURS, ARRAYS),
 }
-"""MongoDB has one way, whatever the layout."""
 SCALE = 0.02
 """Of time: 500 s are 10 s, 5 s are 0.1 s."""
-FIVE_FOLD = {"folders": 10, "scale": SCALE, "cycles": 6}
+FIVE_FOLD = {"folders": 10, "intervals": 24, "scale": SCALE, "cycles": 6}
 """A tenth of the paper's folders, 50 times as often: 100,000 rows/s are asked for, and the paper asked for 20,000."""
 FEW = {"folders": 2, "channels": 100, "intervals": 20, "scale": 0.2, "cycles": 2}
 """What FerretDB can do at all: 200 rows each second."""
@@ -74,22 +74,20 @@ def conditions(part: str, backend: Backend, plan: Plan) -> list[Condition]:
 
 
 def _named(part: str, backend: Backend) -> Iterator[tuple[str, dict[str, Any]]]:
-    if backend is Backend.MONGODB:
-        if part == EFFICIENCY:
-            yield OURS, dict(FEW)
-        if part == PAYLOAD:
-            yield from _payloads({**FEW, "cycles": 0, "cliff": False})
-        return
+    layouts, is_sql = LAYOUTS[backend], backend is not Backend.MONGODB
     if part == EFFICIENCY:
-        for layout in (OURS, PAPERS):
-            yield layout, {**FIVE_FOLD, **_laid(layout)}
-    if part in (CLIFF, COLD):
-        for layout in LAYOUTS[backend]:
-            yield layout, {**CLIFF_DATA, **_laid(layout), "cliff": part == CLIFF}
-    if part == PAYLOAD:
-        yield from _payloads(PAYLOAD_DATA)
-    if part == CHUNKS:
+        yield from _by_layout([each for each in layouts if each in COMPARED], FIVE_FOLD if is_sql else FEW)
+    elif part in (CLIFF, COLD) and is_sql:
+        yield from _by_layout(layouts, {**CLIFF_DATA, "cliff": part == CLIFF})
+    elif part == PAYLOAD:
+        yield from _payloads(PAYLOAD_DATA if is_sql else {**FEW, "cycles": 0, "cliff": False})
+    elif part == CHUNKS and is_sql:
         yield from _chunks()
+
+
+def _by_layout(layouts: Sequence[FolderLayout], fields: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for layout in layouts:
+        yield layout, {**fields, **_laid(layout)}
 
 
 def _payloads(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

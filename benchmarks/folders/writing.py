@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from benchmarks.folders.plan import FIVE_FOLD, LAYOUTS, Plan
+from benchmarks.folders.plan import ARRAYS, FIVE_FOLD, LAYOUTS, OURS, PAPERS, Plan
 from benchmarks.folders.record import Writing
 from benchmarks.rounds.progress import begin, print_line
 from daemon.api.snapshots import PATH
@@ -53,7 +53,7 @@ async def _writing(backend: Backend, plan: Plan, folder: Path) -> list[Writing]:
 def _conditions(backend: Backend, plan: Plan) -> Iterator[tuple[str, dict[str, Any] | None]]:
     yield ALONE, None
     for layout in LAYOUTS[backend]:
-        if layout in ("window", "channel-max", "arrays"):
+        if layout in (OURS, ARRAYS, PAPERS):
             order = "channel" if layout.by_channel else "time"
             yield f"with {layout}", {**READERS, "layout": layout, "order": order, **(plan.small or {}), "cycles": 1000}
 
