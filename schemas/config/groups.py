@@ -145,7 +145,7 @@ def _not_for_folders(group: GroupConfig) -> Iterator[Problem]:
     if group.folder is None:
         return
     for name, why in NOT_FOR_FOLDERS.items():
-        if getattr(group, name) is not None:
+        if getattr(group, name) not in (None, GroupRetentionConfig()):
             yield wrong(f"the group reports into `folder`, {why}", "take it out", name)
     if (group.count is None) == (group.instruments is None):
         return
@@ -161,6 +161,7 @@ NOT_FOR_FOLDERS = {
     "layout": "which has a layout of its own",
     "durability": "where every insertion is `sync`",
     "payload_type": "which is not calibrated",
+    "retention": "of which nothing is dropped",
 }
 
 

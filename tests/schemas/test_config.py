@@ -134,6 +134,10 @@ def test_a_group_with_a_folder_reports_into_it_and_has_no_triggers() -> None:
             FOLDER + 'payload_type = "bpm"',
             "groups[0].payload_type: the group reports into `folder`, which is not calib",
         ),
+        (
+            FOLDER + "retention = {keep_days = 90}",
+            "groups[0].retention: the group reports into `folder`, of which nothing is dropped; take it out",
+        ),
         (FOLDER + FOLDER.replace('"current"', '"other"'), "groups[1].folder: groups[0] reports into /magnets/current,"),
         (
             FOLDER + GROUP + '[[readers.workloads]]\nname = "a"\nkind = "newest"\ngroup = "current"\n',
