@@ -33,11 +33,14 @@ class PostgresqlDropping(Dropping[Connection]):
             detach = f"ALTER TABLE {parent} DETACH PARTITION {child}"
             await self._connection.execute(f"{self._begin(begun, size)}; {detach}")
 
+    async def _complete_apart(self, begun: Dropped, *, is_counted: bool) -> None:
+        # A writer that wrote into it by its name last waits until the end, and finds that it is gone.
+        await self._connection.execute(f"BEGIN; LOCK TABLE {self._apart(begun.period)} IN SHARE MODE")
+
     async def _finish(self, begun: Dropped, rows: list[dict[str, Any]], at_ns: int) -> None:
         statements = [DURABLY, *([self._insert(rows)] if rows else [])]
         statements += [self._note(begun, counted_ns=at_ns, dropped_ns=at_ns), f"DROP TABLE {self._apart(begun.period)}"]
-        async with self._connection.transaction():
-            await self._connection.execute(";".join(statements))
+        await self._connection.execute(";".join([*statements, "COMMIT"]))
 
     async def _rows(self, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
         return await self._fetch(compiled(select))

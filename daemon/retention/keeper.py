@@ -71,31 +71,41 @@ class RetentionKeeper:
         while True:
             await self.look()
             every_s = self._config.retention.check_every_s
+            if self._problem is not None:
+                every_s = min(every_s, AGAIN_MOST_S)
             await asyncio.sleep(every_s * random.uniform(1 - SPREAD, 1 + SPREAD))  # noqa: S311 - not a secret
 
     async def look(self) -> None:
         """Go on with what was begun, and drop all that has to be dropped now."""
+        begun: list[Dropped] = []
         try:
             self._dropped = await self._store.dropped()
-            for found in [each for group in self._dropped.values() for each in group if each.dropped_ns is None]:
+            begun = [each for group in self._dropped.values() for each in group if each.dropped_ns is None]
+            for found in begun:
                 # The process before has ended in the middle of it.
                 await self._drop(Drop(period=found.period, rule=found.rule, reason="it was begun", nbytes=0))
             await self._drop_all()
         except (StoreError, OSError) as error:
-            self._note_problem(str(error) if isinstance(error, StoreError) else self._disk_problem(error))
+            # With nothing to drop it is no problem of retention that the database is away.
+            if begun or are_limited(self._config):
+                self._note_problem(str(error) if isinstance(error, StoreError) else self._disk_problem(error))
         else:
             self._note_problem(None)
         self._checked_ns = self._outside.clock.now().utc_ns
 
     async def _drop_all(self) -> None:
-        """One at a time, each by a plan of its own: what a drop really frees shows in the next."""
+        """One at a time, each by a plan of its own: what a drop really frees shows in the next.
+
+        Where a file system, or a server's estimate, shows that late, no more goes than was planned at first.
+        """
         if not are_limited(self._config):
             self._plan = Plan()
             return
-        while True:
-            self._plan = await self._planned()
+        self._plan = await self._planned()
+        for _ in range(len(self._plan.drops)):
             if not self._plan.drops or not await self._drop(self._plan.drops[0]):
                 break
+            self._plan = await self._planned()
 
     async def _planned(self) -> Plan:
         partitions = await self._store.partitions()

@@ -2,7 +2,8 @@
 
 The order: first what is too old, then what is too much for a group, then what the disk has no room for; the oldest
 first, and of several groups the one whose partition ended first. The newest partitions of a group with readings are
-never dropped, nor is one that something waits for; a partition that stays for that is passed over, and named.
+never dropped, nor is one that something waits for; a partition that stays for that is passed over, and named. What lies
+ahead of now is there for a wrong clock: it is not what is being written, and does not stand for the newest.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -92,9 +93,9 @@ class Plan:
 
 def plan(groups: Sequence[GroupState], disk: DiskState | None, now_ns: int) -> Plan:
     """Decide what to drop now."""
-    planning = _Planning(groups)
+    planning = _Planning(groups, now_ns)
     for group in groups:
-        planning.by_age(group, now_ns)
+        planning.by_age(group)
     for group in groups:
         planning.by_size(group)
     if disk is not None:
@@ -112,21 +113,23 @@ def plan(groups: Sequence[GroupState], disk: DiskState | None, now_ns: int) -> P
 class _Planning:
     """A plan being made."""
 
-    def __init__(self, groups: Sequence[GroupState]) -> None:
+    def __init__(self, groups: Sequence[GroupState], now_ns: int) -> None:
         self.drops: list[Drop] = []
         self.held: list[Held] = []
         self.short: list[Short] = []
         self._taken: set[tuple[str, str]] = set()
-        self._old = {group.name: _old(group) for group in groups}
+        self._newest = {group.name: _newest(group, now_ns) for group in groups}
+        self._old = {group.name: _old(group, self._newest[group.name]) for group in groups}
         self._groups = groups
+        self._now_ns = now_ns
 
-    def by_age(self, group: GroupState, now_ns: int) -> None:
+    def by_age(self, group: GroupState) -> None:
         """Drop what ended longer ago than readings are kept."""
         if group.keep_ns is None:
             return
         for partition in self._old[group.name]:
-            if partition.end_ns + group.keep_ns <= now_ns:
-                days = (now_ns - partition.end_ns) / DAY_NS
+            if partition.end_ns + group.keep_ns <= self._now_ns:
+                days = (self._now_ns - partition.end_ns) / DAY_NS
                 reason = f"it ended {days:,.1f} days ago, and readings are kept for {group.keep_ns / DAY_NS:g}"
                 self._take(group, partition, Rule.AGE, reason)
 
@@ -160,7 +163,7 @@ class _Planning:
     def nexts(self, group: GroupState) -> Iterator[Next]:
         """What of a group becomes too old first."""
         if group.keep_ns is not None:
-            for partition in (*self._left(group), *_newest(group)):
+            for partition in (*self._left(group), *self._newest[group.name]):
                 if partition.name not in group.waited_for:
                     yield Next(period=_period(group, partition), at_ns=partition.end_ns + group.keep_ns)
                     return
@@ -194,16 +197,16 @@ def _with_readings(group: GroupState) -> list[Partition]:
     return sorted(found, key=lambda partition: partition.start_ns)
 
 
-def _old(group: GroupState) -> list[Partition]:
-    """Those that may be dropped: before the newest ones, of which those without a row, made ahead, are none."""
-    found = _with_readings(group)
-    kept = _newest(group)
-    return [] if len(kept) < NEWEST else [partition for partition in found if partition.end_ns <= kept[0].start_ns]
+def _newest(group: GroupState, now_ns: int) -> list[Partition]:
+    """The newest ones that have rows, which stay: those made ahead are none, nor what a wrong clock has put there."""
+    return [each for each in _with_readings(group) if each.rows > 0 and each.start_ns <= now_ns][-NEWEST:]
 
 
-def _newest(group: GroupState) -> list[Partition]:
-    """The newest ones that have rows, which stay."""
-    return [partition for partition in _with_readings(group) if partition.rows > 0][-NEWEST:]
+def _old(group: GroupState, newest: Sequence[Partition]) -> list[Partition]:
+    """Those that may be dropped: before the newest ones."""
+    if len(newest) < NEWEST:
+        return []
+    return [each for each in _with_readings(group) if each.end_ns <= newest[0].start_ns]
 
 
 def _period(group: GroupState, partition: Partition) -> Period:

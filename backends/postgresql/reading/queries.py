@@ -41,8 +41,10 @@ class PostgresqlQuestions(SqlQuestions[Connection]):
         for _ in range(LOOKS):
             try:
                 return await self._counted(query)
-            except asyncpg.UndefinedTableError:
-                continue  # what was set apart has been counted and dropped since it was found
+            except asyncpg.UndefinedTableError as error:
+                if "$" not in str(error):
+                    raise
+                # What was set apart has been counted and dropped since it was found.
         raise StoreBusy(f"periods of group {self._tables.group.name!r} are being dropped")
 
     async def _counted(self, query: Totals) -> Array:

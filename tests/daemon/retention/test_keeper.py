@@ -135,6 +135,10 @@ async def test_a_disk_that_fills_is_met_by_the_oldest_first_until_only_the_newes
 
     keeper = keeper_of(store, clock, config_of(min_free_percent=20, disk="/"), usage=usage)
     await keeper.look()
+    # By its size one is enough: that nothing shows of it yet lets no more go at once.
+    assert keeper.status().periods == 1
+    await keeper.look()
+    await keeper.look()
     assert [each.period.name for each in (await store.dropped())[GROUP.name]] == ["20241005", "20241006", "20241007"]
     assert keeper.status().short == ["the disk of the database lacks 9.31e-08 GiB of what has to be free"]
     frees = 200
@@ -167,6 +171,14 @@ async def test_a_store_that_is_away_or_a_table_in_use_is_told_and_tried_again(mo
     await keeper.look()
     assert patience == [0.05, 0.1, 0.2, 0.5, 0.05]
     assert (keeper.status().problem, keeper.status().periods) == (None, 2)
+
+
+async def test_without_a_limit_a_store_that_is_away_is_no_problem_of_retention() -> None:
+    store, events = MemoryStore(by_group(GROUP)), Events()
+    keeper = keeper_of(store, GivenClock(START_NS), config_of(), events)
+    store.fail_with(StoreUnavailable("it is away"))
+    await keeper.look()
+    assert (keeper.status().problem, list(events.newest())) == (None, [])
 
 
 async def test_a_disk_that_cannot_be_looked_at_is_named() -> None:

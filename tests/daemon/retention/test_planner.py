@@ -89,6 +89,13 @@ def test_partitions_made_ahead_do_not_stand_for_the_newest() -> None:
     assert dropped(plan([group], None, NOW_NS)) == [("19600", Rule.AGE)]
 
 
+def test_what_a_wrong_clock_has_put_ahead_of_now_does_not_stand_for_the_newest() -> None:
+    """Else the partition that is being written would be an old one, as soon as two of them have a row."""
+    ahead = [day(-1, readings=0), day(-2, readings=0)]
+    group = GroupState(name="bpm", partitions=[*days(3, 2, 1, 0), *ahead], keep_ns=1, max_bytes=1)
+    assert dropped(plan([group], disk(free=0, wanted=90), NOW_NS)) == [("19997", Rule.AGE), ("19998", Rule.AGE)]
+
+
 def test_what_something_waits_for_is_passed_over_and_named() -> None:
     group = GroupState(
         name="bpm", partitions=days(5, 4, 1, 0), max_bytes=35 * GIB, waited_for={"19995": "dead letters are of it"}
@@ -146,7 +153,7 @@ def test_whatever_there_is_the_plan_keeps_its_promises(found: Sequence[dict], at
         with_rows = [
             each
             for each in state.partitions
-            if each.readings_bytes is not None and each.name not in state.gone and each.rows
+            if each.readings_bytes is not None and each.name not in state.gone and each.rows and each.start_ns <= NOW_NS
         ]
         newest = sorted(each.start_ns for each in with_rows)[-NEWEST:]
         for drop in mine:
