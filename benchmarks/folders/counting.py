@@ -89,7 +89,8 @@ async def wire_bytes(spec: Spec) -> int:
 async def cold_blocks(spec: Spec) -> int | None:
     """Blocks that a server which has just started reads for a snapshot of the first folder.
 
-    What it reads for any first question, such as its catalog, is read by asking for the second folder before.
+    Most of what it reads for any first question is read by asking for the second folder before. The count is of the
+    whole database: what the first folder needs of the catalog is in it.
     """
     data, looks = Data(spec.snapshots), looks_at(spec)
     try:

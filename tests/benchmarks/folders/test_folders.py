@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,14 @@ def measured(part: str, name: str, in_time: list[bool] | None = None) -> Measure
     run = SnapshotsProgress("20260101T000000Z", settings, target="here", command="")
     run.state = RunState.FINISHED
     given = in_time or []
-    many = {"wait_s": 0.0, "connect_s": 0.1, "query_s": 1.0, "rows": 10_000, "bytes": 10 * MB, "failed": False}
+    many: dict[str, Any] = {
+        "wait_s": 0.0,
+        "connect_s": 0.1,
+        "query_s": 1.0,
+        "rows": 10_000,
+        "bytes": 10 * MB,
+        "failed": False,
+    }
     run.cycles = SnapshotCycles(
         client=[0] * len(given),
         number=list(range(len(given))),
