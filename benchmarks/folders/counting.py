@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
 
 import psycopg
@@ -21,6 +22,7 @@ from schemas.checking.dsn import Backend
 from schemas.config import DatabaseConfig
 
 SOCKET = ".s.PGSQL.5432"
+LEAVE_S = 5.0
 
 
 class Wire:
@@ -36,7 +38,10 @@ async def counted_wire(dsn: str) -> AsyncIterator[tuple[str, Wire]]:
     wire, parts = Wire(), urlsplit(dsn)
     socket = parse_qs(parts.query).get("host", [""])[0]
 
+    handing: list[asyncio.Task[Any] | None] = []
+
     async def hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handing.append(asyncio.current_task())
         if socket:
             there = await asyncio.open_unix_connection(f"{socket}/{SOCKET}")
         else:
@@ -53,6 +58,8 @@ async def counted_wire(dsn: str) -> AsyncIterator[tuple[str, Wire]]:
             through = parts._replace(netloc=parts.netloc.replace(f":{parts.port}", f":{port}"))
         async with server:
             yield urlunsplit(through), wire
+            # Who has closed its connection has all of it; the ends that are left go with the last byte.
+            await asyncio.wait([task for task in handing if task is not None], timeout=LEAVE_S)
 
 
 async def _one_way(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wire: Wire) -> None:
@@ -82,7 +89,8 @@ async def wire_bytes(spec: Spec) -> int:
 async def cold_blocks(spec: Spec) -> int | None:
     """Blocks that a server which has just started reads for a snapshot of the first folder.
 
-    What it reads for any first question, such as its catalog, is read by asking for the second folder before.
+    Most of what it reads for any first question is read by asking for the second folder before. The count is of the
+    whole database: what the first folder needs of the catalog is in it.
     """
     data, looks = Data(spec.snapshots), looks_at(spec)
     try:

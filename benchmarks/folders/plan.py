@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.servers.small import Small
+from benchmarks.servers.sizes import Small
 from schemas.api.snapshots import SnapshotSettings
 from schemas.checking.dsn import Backend
 from schemas.folders.folders import FolderLayout

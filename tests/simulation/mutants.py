@@ -268,7 +268,7 @@ MUTANTS = (
     ),
     Mutant(
         name="forget what was set aside before it is taken again",
-        file="daemon/pipeline/assembly/triggers.py",
+        file="daemon/pipeline/assembly/outcomes.py",
         text="        if self.may_come_again and not",
         to="        if self.was_acknowledged and not",
         plan="ahead-and-held-when-all-was-taken-again",

@@ -295,8 +295,9 @@ async def _node(session: Session, path: str) -> Document:
     Raises:
         ConditionsRefused: there is none.
     """
-    found = await _there(session, path)
-    if found["kind"] == SET:
+    see_path(path)
+    found = await session.one(NODES, path)
+    if found is None or found["kind"] == SET:
         raise unknown("path", f"folder {path}")
     return found
 

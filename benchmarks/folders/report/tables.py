@@ -119,7 +119,9 @@ def _cold(record: Record) -> Table:
     ]
     note = (
         "Blocks (of 8 kB in PostgreSQL, of 16 kB in MariaDB) that are read for a folder of 1,000 rows of 1 kB by a "
-        f"server that has just started; its catalog was read before. `{record.commands.get(COLD, '')}`"
+        "server that has just started, by its counter of the whole database: with what a new connection and a folder "
+        "that was not asked for yet need of the catalog. "
+        f"`{record.commands.get(COLD, '')}`"
     )
     return Table(
         title="Blocks read for a folder with a cold cache", columns=("", "blocks"), rows=tuple(rows), note=note

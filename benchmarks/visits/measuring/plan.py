@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchmarks.servers.small import Small
+from benchmarks.servers.sizes import Small
 from schemas.checking.dsn import Backend
 from schemas.config.visits import VisitsConfig
 from schemas.visits.tables import IndexMode

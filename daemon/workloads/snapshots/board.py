@@ -142,7 +142,7 @@ class Board:
     def _progress(self, client: _Client, now_s: float) -> int:
         if client.state in (ClientState.NOT_STARTED, ClientState.ENDED):
             return 0
-        return max(0, min(PROGRESS_MOST, int(100 * (now_s - client.due_s) / self._cycle_s)))
+        return max(0, min(PROGRESS_MOST, round(100 * (now_s - client.due_s) / self._cycle_s)))
 
 
 def _empty() -> dict[str, list[Any]]:

@@ -29,4 +29,9 @@ def command_of(settings: SnapshotSettings, *more: str) -> str:
 def _option(name: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [f"--{name}" if value else f"--no-{name}"]
-    return [f"--{name.removesuffix('-s')}", f"{value:g}" if isinstance(value, float) else str(value)]
+    return [f"--{name.removesuffix('-s')}", _number(value) if isinstance(value, float) else str(value)]
+
+
+def _number(value: float) -> str:
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)

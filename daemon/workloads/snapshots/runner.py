@@ -140,6 +140,7 @@ class SnapshotsRunner(Runner[SnapshotsProgress]):
             "database.schema": config.database.schema_name,
             "visits.schema": config.visits.schema_name,
             "conditions.schema": config.conditions.schema_name,
+            "folders.schema": config.folders.schema_name,
         }
         for field, schema in taken.items():
             if settings.schema_name == schema:

@@ -185,11 +185,12 @@ def test_visits_and_other_readers_are_told_and_own_ones_are_not(tmp_path: Path) 
     runner = runner_in(tmp_path)
     readers = {name: SimpleNamespace(admitted=n) for name, n in (("scan", 1), ("w", 1), ("idle", 0))}
     visits = SimpleNamespace(is_active=True)
-    status: Any = SimpleNamespace(readers=readers, visits=visits, governor=None)
+    snapshots = SimpleNamespace(is_active=True)
+    status: Any = SimpleNamespace(readers=readers, visits=visits, snapshots=snapshots, governor=None)
     runner._status = lambda: status
     settings = Experiment.model_validate(SETTINGS)
-    assert runner._beside(settings) == ("", frozenset({"w", "a run of visits"}))
-    visits.is_active = False
+    assert runner._beside(settings) == ("", frozenset({"w", "a run of visits", "snapshot readers"}))
+    visits.is_active = snapshots.is_active = False
     assert runner._beside(settings) == ("", frozenset({"w"}))
 
 
