@@ -24,7 +24,7 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-BACK_MS = 30_000
+BACK_MS = 90_000
 """Far beyond the 2 s within which the page tries again: a machine may be busy."""
 OPENED_MS = 120_000
 """A page is built by a browser that may have to share its core with many."""
