@@ -53,6 +53,7 @@ class SnapshotsProgress(Run):
         self._tick: Tick | None = None
         self._figures = figures(settings, self.cycles, [])
         self._figured_s = 0.0
+        self._are_figures_whole = False
         self._reading_s: float | None = None
 
     def take(self, message: Message) -> None:
@@ -113,7 +114,9 @@ class SnapshotsProgress(Run):
         settings, tick = self.settings, self._tick
         shown = tick if tick is not None and not self.state.is_over else None
         now_s = time.monotonic()
-        if now_s - self._figured_s >= FIGURES_EVERY_S:
+        # Once more at the end, whenever they were made last: these are the ones that stay.
+        if now_s - self._figured_s >= FIGURES_EVERY_S or (self.state.is_over and not self._are_figures_whole):
+            self._are_figures_whole = self.state.is_over
             self._figures = figures(settings, self.cycles, self.timeline)
             took_s = time.monotonic() - now_s
             self._figured_s = now_s + FIGURES_SHARE * took_s
