@@ -5,8 +5,9 @@ import ctypes
 import logging
 import os
 import signal
+import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -141,3 +142,25 @@ def end_with(parent: int) -> None:
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:  # it died before the line above
         os._exit(1)
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Fork a process that does this work and ends, with this one at the latest; return its id, in this one.
+
+    Its exit code is 1 when the work raises, which it prints. The one that forks must have no thread and no event loop.
+    """
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    # Nothing of the parent's may run at this process's end: neither its cleaning up nor what it would do next.
+    code = 1
+    try:
+        end_with(parent)
+        work()
+        code = 0
+    except BaseException:  # it is logged, and the process ends
+        sys.excepthook(*sys.exc_info())
+        sys.stderr.flush()
+    finally:
+        os._exit(code)

@@ -59,6 +59,13 @@ class Runner(Generic[R]):
         """The run that is under way."""
         return self.run if self._task is not None and not self._task.done() else None
 
+    async def end(self) -> None:
+        """The daemon ends: the run ends at once, and its task keeps what there is of it."""
+        self._is_ending = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
     def _require_open(self) -> None:
         if not self._is_open or self._is_ending:
             raise WorkloadBusy("the daemon is starting or stopping", "try again later")

@@ -10,14 +10,14 @@ import os
 import select
 import signal
 import struct
-import sys
 import time
 from collections.abc import Iterable
+from functools import partial
 
 import uvloop
 
 from backends.kinds import KINDS
-from daemon.core.process.children import end_with
+from daemon.core.process.children import end_with, forked
 from daemon.workloads.frame.messages import Message
 from daemon.workloads.snapshots.client import Client
 from daemon.workloads.snapshots.data import Data
@@ -53,7 +53,7 @@ def run_clients(orders: Iterable[bytes], messages: int) -> int:
     gc.collect()
     gc.freeze()
     processes = processes_of(spec.snapshots)
-    children = [_fork(spec, data, number, begin, messages) for number in range(processes)]
+    children = [forked(partial(_run, spec, data, number, begin, messages)) for number in range(processes)]
     begin_s = time.monotonic() + LEAD_S
     os.write(told, BEGIN.pack(begin_s) * processes)
     _write(messages, Started(at_s=begin_s))
@@ -76,24 +76,10 @@ def _wait(children: list[int], messages: int) -> int:
     return 0
 
 
-def _fork(spec: Spec, data: Data, number: int, begin: int, messages: int) -> int:
-    parent = os.getpid()
-    pid = os.fork()
-    if pid:
-        return pid
-    # Nothing of the parent's may run at this process's end.
-    code = 1
-    try:
-        end_with(parent)
-        (begin_s,) = BEGIN.unpack(os.read(begin, BEGIN.size))
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_work(spec, data, number, begin_s, messages))
-        code = 0
-    except BaseException:  # it is logged, and the process ends
-        sys.excepthook(*sys.exc_info())
-        sys.stderr.flush()
-    finally:
-        os._exit(code)
+def _run(spec: Spec, data: Data, number: int, begin: int, messages: int) -> None:
+    (begin_s,) = BEGIN.unpack(os.read(begin, BEGIN.size))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_work(spec, data, number, begin_s, messages))
 
 
 async def _work(spec: Spec, data: Data, number: int, begin_s: float, messages: int) -> None:

@@ -116,13 +116,6 @@ class SnapshotsRunner(Runner[SnapshotsProgress]):
             process.stop()
         return run.status()
 
-    async def end(self) -> None:
-        """The daemon ends: what was measured is kept; what was loaded is found by the next run."""
-        self._is_ending = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-
     def status(self) -> SnapshotsStatus | None:
         """How the run is, or how the last one since the daemon started ended."""
         return None if self.run is None else self.run.status()

@@ -93,13 +93,6 @@ class VisitsRunner(Runner[RunProgress]):
             process.stop()
         return run.status()
 
-    async def end(self) -> None:
-        """The daemon ends: at once, as a visit that was cut short is done again; the run goes on at the next start."""
-        self._is_ending = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-
     def status(self) -> VisitsStatus | None:
         """How the run is, or how the last one since the daemon started ended."""
         return None if self.run is None else self.run.status()

@@ -8,7 +8,6 @@ import asyncio
 import os
 import selectors
 import signal
-import sys
 from collections.abc import Iterable, Iterator
 
 import uvloop
@@ -16,7 +15,7 @@ import uvloop
 from backends import open_visit_store
 from backends.base import StoreError, StoreUnavailable
 from backends.visits.base import VisitStore
-from daemon.core.process.children import end_with
+from daemon.core.process.children import end_with, forked
 from daemon.workloads.visits.messages import Spec
 from daemon.workloads.visits.sky import Sky
 from daemon.workloads.visits.tile import Past, TileWork
@@ -110,24 +109,10 @@ def _fork_all(spec: Spec, visit: Visit, past: Past, tiles: tuple[int, ...], answ
 
 
 def _start(running: selectors.BaseSelector, spec: Spec, visit: Visit, past: Past, tile: int) -> None:
-    parent = os.getpid()
     answer, mine = os.pipe()
-    pid = os.fork()
-    if pid:
-        os.close(mine)
-        running.register(answer, selectors.EVENT_READ, (pid, tile))
-        return
-    # Nothing of the parent's may run at this process's end: neither its cleaning up nor its next order.
-    code = 1
-    try:
-        end_with(parent)
-        os.write(mine, _one(spec, visit, past, tile).line())
-        code = 0
-    except BaseException:  # it is logged, and the process ends
-        sys.excepthook(*sys.exc_info())
-        sys.stderr.flush()
-    finally:
-        os._exit(code)
+    pid = forked(lambda: os.write(mine, _one(spec, visit, past, tile).line()))
+    os.close(mine)
+    running.register(answer, selectors.EVENT_READ, (pid, tile))
 
 
 def _one(spec: Spec, visit: Visit, past: Past, tile: int) -> Tiled | TileRefused:
