@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from daemon.client.sender import Sender
+from daemon.client.sender import Sender, SenderError
 from daemon.tools.drill.machine import GROUP, Machine
 from schemas.readings import Array
 from schemas.wire import Ack
@@ -72,8 +72,18 @@ class Stream:
         matrix[:, self.instruments] = taken & (order <= readings)
 
     async def settle(self, timeout_s: float) -> None:
-        """Wait until all that was sent is acknowledged."""
-        await self._sender.drain_acknowledged(timeout_s)
+        """Wait until all that was sent is acknowledged.
+
+        Raises:
+            SenderError: nothing was acknowledged for so long, and something is awaited.
+        """
+        while True:
+            acknowledged = self.acknowledged
+            try:
+                return await self._sender.drain_acknowledged(timeout_s)
+            except SenderError:
+                if self.acknowledged == acknowledged:
+                    raise
 
     async def close(self) -> None:
         """Close the connection."""

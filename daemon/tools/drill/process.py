@@ -105,18 +105,35 @@ class DaemonProcess:
         return status.state is not DaemonState.STARTING
 
 
-async def until(condition: Callable[[], T | None], what: str, timeout_s: float) -> T:
+async def until(
+    condition: Callable[[], T | None],
+    what: str,
+    timeout_s: float,
+    *,
+    progress: Callable[[], object] = lambda: None,
+) -> T:
     """Wait until something holds that another process does, and return what it gave.
+
+    Args:
+        condition: holds when it gives something true.
+        what: the condition in words.
+        timeout_s: how long it may take in seconds, from the last change of `progress` on.
+        progress: what changes while the other process is at work on it, however slow its machine is.
 
     Raises:
         DrillFailed: not in time.
     """
+    loop = asyncio.get_running_loop()
+    seen = progress()
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(timeout_s) as deadline:
             while True:
                 found = condition()
                 if found:
                     return found
+                if (now := progress()) != seen:
+                    seen = now
+                    deadline.reschedule(loop.time() + timeout_s)
                 await asyncio.sleep(LOOK_S)
     except TimeoutError:
         raise DrillFailed(f"not within {timeout_s:g} s: {what}") from None

@@ -16,7 +16,7 @@ from backends.throwaway.base import ThrowawayServer, free_port
 from daemon.core.configuration import load_config
 from daemon.core.configuration.database import layout_of
 from daemon.tools.drill.count import Count, count_in
-from daemon.tools.drill.load import HOST, Load
+from daemon.tools.drill.load import HOST, Load, Stream
 from daemon.tools.drill.machine import Machine
 from daemon.tools.drill.process import DaemonProcess, until
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 LOGGER = "drill"
 SETTLED_S = 120.0
-"""How long everything may take to be acknowledged once the drill is over; no measurement."""
+"""How long no reading may be acknowledged while some are awaited; no measurement."""
 COUNT_TIMEOUT_S = 600.0
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -93,11 +93,13 @@ class DrillSystem:
         assert self.target.server is not None
         return self.target.server
 
-    async def until(self, condition: Callable[[], T | None], what: str, timeout_s: float = SETTLED_S) -> T:
+    async def until(
+        self, condition: Callable[[], T | None], what: str, *, progress: Callable[[], object] = lambda: None
+    ) -> T:
         """Wait until something holds, with the senders at work.
 
         Raises:
-            DrillFailed: not in time.
+            DrillFailed: it did not hold for `SETTLED_S`, counted from the last change of `progress` on.
             SenderError, ProtocolError: a sender gave up.
         """
 
@@ -105,7 +107,7 @@ class DrillSystem:
             self.load.check()
             return condition()
 
-        return await until(looked, what, timeout_s)
+        return await until(looked, what, SETTLED_S, progress=progress)
 
     async def under_load(self, least_s: float, most_s: float | None = None) -> None:
         """Let the load run for a while, for a random one between two limits."""
@@ -116,9 +118,13 @@ class DrillSystem:
         """Measure the recovery, from now on."""
         began = time.monotonic()
         marks = [(stream, stream.acknowledged, stream.sent) for stream in self.load.committing]
+
+        def behind() -> list[tuple[Stream, int]]:
+            return [(each, each.acknowledged) for each, _, sent in marks if each.acknowledged < sent]
+
         await self.until(lambda: any(each.acknowledged > done for each, done, _ in marks), "a reading is committed")
         first_s = time.monotonic() - began
-        await self.until(lambda: all(each.acknowledged >= sent for each, _, sent in marks), "all is committed")
+        await self.until(lambda: not behind(), "all is committed", progress=behind)
         self.recoveries.append(Recovery(first_s=first_s, drained_s=time.monotonic() - began))
 
     async def kill_daemon(self) -> None:
