@@ -13,6 +13,7 @@ from schemas.batch import Batch, Durability, JournalPosition, Stream
 from schemas.marks import Mark, MarksWithin
 from schemas.queries import Query
 from schemas.readings import Array
+from schemas.retention import Dropped, Period, Rule
 
 
 class StoreError(Exception):
@@ -154,6 +155,7 @@ class Partition:
         the ends of int64, and comes first.
     rows: readings (`arrays` layout: triggers), the server's estimate where counting would be expensive.
     size_bytes: on the server's disk, with indexes.
+    readings_bytes: what of it the readings take, without the ledger; None where there are none: they were dropped.
     """
 
     name: str
@@ -161,6 +163,7 @@ class Partition:
     end_ns: int
     rows: int
     size_bytes: int
+    readings_bytes: int | None
 
 
 class Store(Protocol):
@@ -242,6 +245,23 @@ class Store(Protocol):
 
     async def partitions(self) -> Mapping[str, tuple[Partition, ...]]:
         """The partitions of every group, in order of time; none where the server has none."""
+
+    async def drop(self, period: Period, rule: Rule, *, at_ns: int, patience_s: float) -> Dropped:
+        """Drop the readings of a period as a whole, and keep the account of it; their ledger stays.
+
+        Where that was begun and did not end, it goes on from there, whatever the rule was then. Nothing is lost of the
+        account, or counted twice, whenever the daemon or the server ends. Whoever calls it does so for one period of a
+        group at a time.
+
+        at_ns: now, by the daemon's clock. patience_s: readers and the writing wait behind this no longer.
+
+        Raises:
+            StoreBusy: the group's table was in use for all of that time; nothing was changed.
+            StoreError: a right is lacking, or there is no such partition.
+        """
+
+    async def dropped(self) -> Mapping[str, tuple[Dropped, ...]]:
+        """The account of all that was dropped of every group, and of what is being dropped, in the order of that."""
 
     async def close(self) -> None:
         """Give back connections; an embedded server stops when its last user closes."""

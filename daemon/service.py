@@ -39,6 +39,7 @@ from daemon.pipeline.recovery import (
     refuse_unknown_groups,
     runs_of,
 )
+from daemon.retention.keeper import RetentionKeeper
 from daemon.sources.base import Source
 from daemon.sources.kinds import make_source, tls_contexts
 from daemon.telemetry.status.reporter import Reporter
@@ -167,6 +168,9 @@ class Service:
         self.folders = opened_folders(loaded, events)
         self.alarms = AlarmKeeper(loaded.state_dir, self._outside, events, self._status)
         self.marks = MarkKeeper(self.store, loaded.state_dir, self._outside, events)
+        self.retention = RetentionKeeper(
+            self.store, config, loaded.state_dir, self._outside, events, pipelines=self.pipelines
+        )
         self.workloads = Workloads(
             loaded, events, facts=lambda: report.facts, pipelines=self.pipelines, status=self._status
         )
@@ -182,11 +186,12 @@ class Service:
             workloads=self.workloads.status,
             alarms=self.alarms.statuses,
             marks=self.marks.status,
+            retention=self.retention.status,
             state_dir=loaded.state_dir,
             conditions=lambda: None if self.conditions is None else self.conditions.status(),
         )
         self.stream = StatusStream(self.reporter)
-        self.storage = StorageReport(self.store, report, self.reporter)
+        self.storage = StorageReport(self.store, report, self.reporter, dropped=self.retention.account)
         self._notifier = notifier or Notifier({})
         self._supervision = Supervision(self._notifier, self._status, self._parts, events)
         self.reload_wanted = asyncio.Event()
@@ -276,6 +281,7 @@ class Service:
             await self._start_sources()
         self.reporter.state = DaemonState.RUNNING
         self._say_ready("taking readings")
+        self._start(tasks, "retention", self.retention.run())
         self._start(tasks, "reloads", self._reloader.run(self.reload_wanted))
         # What is here now stays: a collection that walks through all of it would hold up a commit for milliseconds.
         gc.collect()
@@ -438,6 +444,7 @@ class Service:
         if self.folders is not None:
             self.folders.change(config.folders)
         self.workloads.change(config)
+        self.retention.change(config)
         for pipeline in self.pipelines.values():
             pipeline.change(config)
         for intake in self.intakes.values():

@@ -213,6 +213,7 @@ TOTALS = np.dtype(
     [
         ("run", "<i4"),
         ("stored", "<i8"),
+        ("dropped", "<i8"),
         ("triggers", "<i8"),
         ("expected", "<i8"),
         ("arrived", "<i8"),
@@ -231,6 +232,7 @@ TOTALS = np.dtype(
 
 run: 0 where nothing is stored.
 stored: rows (documents) of readings: `rows` layout readings, `arrays` layout triggers.
+dropped: the same that was dropped by retention, by the account of that; its ledger is there.
 triggers, expected, arrived, skipped: rows of the ledger, and the sums of these columns.
 first_ns, last_ns: its earliest and latest reading, by the ledger (ns since 1970-01-01 UTC); 0 without any.
 sequence: the journal position; of several loggers the highest.

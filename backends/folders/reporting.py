@@ -28,6 +28,7 @@ from schemas.ledger import ledger_dtype
 from schemas.marks import Mark, MarksWithin
 from schemas.queries import LedgerNeighbours, LedgerRows, LedgerTail, Query
 from schemas.readings import Array, InstrumentGroup
+from schemas.retention import Dropped, Period, Rule
 
 OTHER_VALUE = "another value of that instrument and time is there"
 
@@ -175,6 +176,14 @@ class ReportingStore:
     async def partitions(self) -> Mapping[str, tuple[Partition, ...]]:
         """The partitions of the groups that have tables."""
         return await self._tables.partitions()
+
+    async def drop(self, period: Period, rule: Rule, *, at_ns: int, patience_s: float) -> Dropped:
+        """Drop readings of a group that has a table."""
+        return await self._tables.drop(period, rule, at_ns=at_ns, patience_s=patience_s)
+
+    async def dropped(self) -> Mapping[str, tuple[Dropped, ...]]:
+        """The account of the groups that have tables."""
+        return await self._tables.dropped()
 
     async def close(self) -> None:
         """Give back connections."""

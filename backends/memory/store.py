@@ -2,13 +2,22 @@
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
 import numpy as np
 
-from backends.base import BatchRejected, DurabilityInForce, Partition, ServerView, StoreFacts, is_committed
+from backends.base import (
+    BatchRejected,
+    DurabilityInForce,
+    Partition,
+    ServerView,
+    StoreError,
+    StoreFacts,
+    is_committed,
+)
+from backends.columns.partitions import DAY_NS, partition_of
 from backends.columns.reductions import newest_of_each, reducer_of
 from backends.columns.windows import in_order, see_not_too_large
 from schemas.batch import Batch, Durability, JournalPosition, Layout, Stream
@@ -35,6 +44,7 @@ from schemas.queries import (
     answer_dtype,
 )
 from schemas.readings import Array, InstrumentGroup
+from schemas.retention import Dropped, Period, Rule
 
 _OfLedger = LedgerRow | LedgerTail | LedgerEnds | LedgerRows | LedgerNeighbours | SkippedTriggers
 _OfReadings = NewestTrigger | TriggerReadings | InstrumentReadings | WindowReadings | TriggersReadings | Snapshot
@@ -48,6 +58,7 @@ class _Group:
     positions: dict[Stream, JournalPosition] = field(default_factory=dict)
     readings: list[Array] = field(default_factory=list)
     ledger: dict[tuple[int, int], Array] = field(default_factory=dict)
+    dropped: list[Dropped] = field(default_factory=list)
 
     def everything(self) -> Array:
         """Put all readings into one array, `answer_dtype(group)`, in the order of their writing."""
@@ -186,9 +197,43 @@ class MemoryStore:
         return ServerView()
 
     async def partitions(self) -> Mapping[str, tuple[Partition, ...]]:
-        """There are none."""
+        """One a day; nothing lies apart from it."""
         self._check()
-        return dict.fromkeys(self._groups, ())
+        return {name: tuple(_partitions(kept)) for name, kept in self._groups.items()}
+
+    async def drop(self, period: Period, rule: Rule, *, at_ns: int, patience_s: float) -> Dropped:
+        """Forget the readings of a period."""
+        await self.serving.wait()
+        self._check(writes=True)
+        kept = self._groups[period.group]
+        every = kept.everything()
+        goes = (every["time_ns"] >= period.start_ns) & (every["time_ns"] < period.end_ns)
+        if not goes.any():
+            raise StoreError(f"group {period.group!r} has no partition {period.name!r} with readings")
+        runs, counts = np.unique(every["run"][goes], return_counts=True)
+        kept.readings = [every[~goes]]
+        ledger = kept.rows()
+        ledger = ledger[(ledger["time_ns"] >= period.start_ns) & (ledger["time_ns"] < period.end_ns)]
+        kept.dropped.append(
+            Dropped(
+                period=period,
+                rule=rule,
+                begun_ns=at_ns,
+                dropped_ns=at_ns,
+                stored=dict(zip(runs.tolist(), counts.tolist(), strict=True)),
+                triggers=len(ledger),
+                readings=int(counts.sum()),
+                missing=int((ledger["expected"] - ledger["arrived"]).sum()),
+                skipped=int(ledger["skipped"].sum()),
+                size_bytes=int(goes.sum()) * every.dtype.itemsize,
+            )
+        )
+        return kept.dropped[-1]
+
+    async def dropped(self) -> Mapping[str, tuple[Dropped, ...]]:
+        """The account of what was dropped."""
+        self._check()
+        return {name: tuple(kept.dropped) for name, kept in self._groups.items()}
 
     async def close(self) -> None:
         """There is nothing to give back."""
@@ -196,6 +241,24 @@ class MemoryStore:
     def _check(self, *, writes: bool = False) -> None:
         if self._failure is not None and (writes or not isinstance(self._failure, BatchRejected)):
             raise self._failure
+
+
+def _partitions(kept: _Group) -> Iterator[Partition]:
+    every, ledger = kept.everything(), kept.rows()
+    days = np.unique(np.concatenate([every["time_ns"], ledger["time_ns"]]) // DAY_NS)
+    for day in days.tolist():
+        of = partition_of(day * DAY_NS, "day")
+        rows = int(np.count_nonzero((every["time_ns"] >= of.start_ns) & (every["time_ns"] < of.end_ns)))
+        its_ledger = int(np.count_nonzero((ledger["time_ns"] >= of.start_ns) & (ledger["time_ns"] < of.end_ns)))
+        size = rows * every.dtype.itemsize
+        yield Partition(
+            name=of.label,
+            start_ns=of.start_ns,
+            end_ns=of.end_ns,
+            rows=rows,
+            size_bytes=size + its_ledger * ledger.dtype.itemsize,
+            readings_bytes=size if rows else None,
+        )
 
 
 def _answer(readings: Array, run: Array, trigger: Array, group: InstrumentGroup) -> Array:
@@ -270,11 +333,13 @@ def _readings(kept: _Group, query: _OfReadings) -> Array:
 
 def _totals(kept: _Group) -> Array:
     every, ledger = kept.everything(), kept.rows()
-    runs = np.union1d(every["run"], ledger["run"])
+    dropped = [(run, stored) for each in kept.dropped for run, stored in each.stored.items()]
+    runs = np.union1d(np.union1d(every["run"], ledger["run"]), [run for run, _ in dropped])
     answer = np.zeros(max(1, len(runs)), TOTALS)
     for row, run in zip(answer, runs, strict=False):
         mine = ledger[ledger["run"] == run]
         row["run"], row["stored"], row["triggers"] = run, np.count_nonzero(every["run"] == run), len(mine)
+        row["dropped"] = sum(stored for of, stored in dropped if of == run)
         for name in ("expected", "arrived", "skipped"):
             row[name] = mine[name].sum()
         if len(mine):

@@ -26,6 +26,7 @@ from schemas.config import DatabaseConfig
 from schemas.marks import Mark, MarksWithin
 from schemas.queries import Query, Totals
 from schemas.readings import Array, InstrumentGroup
+from schemas.retention import Dropped, Period, Rule
 
 log = logging.getLogger(__name__)
 
@@ -181,6 +182,14 @@ class MongodbStore:
 
     async def partitions(self) -> Mapping[str, tuple[Partition, ...]]:
         """There are none."""
+        return dict.fromkeys(self._collections, ())
+
+    async def drop(self, period: Period, rule: Rule, *, at_ns: int, patience_s: float) -> Dropped:
+        """Refuse: a group is one collection, of which nothing goes as a whole."""
+        raise StoreError(f"group {period.group!r} is one collection in {self._target}: no period of it can be dropped")
+
+    async def dropped(self) -> Mapping[str, tuple[Dropped, ...]]:
+        """Nothing."""
         return dict.fromkeys(self._collections, ())
 
     async def close(self) -> None:

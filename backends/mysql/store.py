@@ -12,6 +12,7 @@ from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import compiled, literal, quoted
 from backends.mysql.reading import activity
 from backends.mysql.reading.queries import MysqlQuestions
+from backends.mysql.retention import MysqlDropping
 from backends.mysql.schema.create import Schema
 from backends.mysql.schema.tables import mysql_tables
 from backends.mysql.server.address import address_of, connect
@@ -69,6 +70,7 @@ class MysqlStore(SqlStore[Connection]):
             ),
             view=activity.view,
             partitions_of=activity.partitions_of,
+            dropping=MysqlDropping,
             database=database,
             logger=logger,
             tables={name: mysql_tables(schema, group, layouts[name]) for name, group in groups.items()},

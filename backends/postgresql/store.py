@@ -14,6 +14,7 @@ from backends.postgresql.protocol.connection import Connection, target_of
 from backends.postgresql.protocol.sql import compiled, literal, quoted
 from backends.postgresql.reading import activity
 from backends.postgresql.reading.queries import PostgresqlQuestions
+from backends.postgresql.retention import DURABLY, PostgresqlDropping
 from backends.postgresql.schema.create import Missing, create_or_check, missing_from
 from backends.postgresql.server.driver import DRIVER
 from backends.postgresql.server.durability import SETTINGS, held
@@ -29,9 +30,6 @@ from schemas.readings import InstrumentGroup
 
 CHECK_CLIENT = "SET client_connection_check_interval = '1s'"
 """A reader that is killed leaves nothing behind that goes on for long."""
-
-DURABLY = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
-"""In a transaction: it survives a crash of the server, whatever other sessions ask for."""
 
 VALUES = f"SELECT name, setting FROM pg_settings WHERE name = ANY('{{{','.join(('server_version', *SETTINGS))}}}')"
 SIZES = """
@@ -82,6 +80,7 @@ class PostgresqlStore(SqlStore[Connection]):
             ),
             view=activity.view,
             partitions_of=activity.partitions_of,
+            dropping=PostgresqlDropping,
             database=database,
             logger=logger,
             tables={name: group_tables(schema, group, layouts[name]) for name, group in groups.items()},

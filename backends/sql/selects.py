@@ -144,24 +144,33 @@ def readings_in_window(tables: GroupTables, query: WindowReadings, rows: int | N
     return found.order_by(data.run, data.trigger_id, data.instrument) if rows is None else found.limit(rows)
 
 
-def totals(tables: GroupTables) -> sa.Select[Any]:
+def totals(tables: GroupTables, apart: Sequence[str] = ()) -> sa.Select[Any]:
     """Select how much is stored, by run, and the account, in the order of `schemas.queries.TOTALS` up to it.
 
     One statement, which is one snapshot everywhere; each table is gone through once.
+
+    apart: tables of readings that are set apart to be dropped, and not counted yet.
     """
-    data, ledger = tables.data.c, tables.ledger.c
+    data, ledger, schema = tables.data.c, tables.ledger.c, str(tables.data.schema)
     zero, nothing = sa.literal(0), sa.cast(sa.null(), sa.BigInteger)
+    no_ledger = (zero, zero, zero, zero, nothing, nothing)
+    dropped = shared_tables(schema).dropped.c
+    runs_apart = [sa.table(name, sa.column("run", sa.Integer), schema=schema).c.run for name in apart]
     counted = sa.union_all(
-        _labelled(data.run, sa.func.count(), zero, zero, zero, zero, nothing, nothing).group_by(data.run),
+        _labelled(data.run, sa.func.count(), zero, *no_ledger).group_by(data.run),
         _labelled(
-            *(ledger.run, zero, sa.func.count(), sa.func.sum(ledger.expected), sa.func.sum(ledger.arrived)),
+            *(ledger.run, zero, zero, sa.func.count(), sa.func.sum(ledger.expected), sa.func.sum(ledger.arrived)),
             *(sa.func.sum(ledger.skipped), sa.func.min(ledger.first_ns), sa.func.max(ledger.last_ns)),
         ).group_by(ledger.run),
+        _labelled(dropped.run, zero, sa.func.sum(dropped.stored), *no_ledger)
+        .where(dropped.group_name == tables.group.name, dropped.stored > 0)
+        .group_by(dropped.run),
+        *(_labelled(run, zero, sa.func.count(), *no_ledger).group_by(run) for run in runs_apart),
     ).subquery("counted")
     ends = sa.func.min(counted.c.first_ns), sa.func.max(counted.c.last_ns)
     sums = [sa.func.sum(counted.c[name]) for name in _COUNTED[1:-2]]
     by_run = _labelled(counted.c.run, *sums, *ends).group_by(counted.c.run).subquery("by_run")
-    positions = shared_tables(str(tables.data.schema)).positions.c
+    positions = shared_tables(schema).positions.c
     of_journal = ~positions.logger.endswith(f"/{Stream.DEAD_LETTERS}")
     account = (
         sa.select(
@@ -182,7 +191,7 @@ def totals(tables: GroupTables) -> sa.Select[Any]:
     return sa.select(*whole).select_from(joined).order_by(by_run.c.run)
 
 
-_COUNTED = ("run", "stored", "triggers", "expected", "arrived", "skipped", "first_ns", "last_ns")
+_COUNTED = ("run", "stored", "dropped", "triggers", "expected", "arrived", "skipped", "first_ns", "last_ns")
 
 
 def _labelled(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:

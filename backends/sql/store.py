@@ -13,6 +13,7 @@ from backends.base import GroupLocked, Partition, ReadOnly, SchemaMismatch, Serv
 from backends.questions import Questions
 from backends.sql.connection import C, Driver
 from backends.sql.marks import MarkStatements, mark_of
+from backends.sql.retention import Dropping, dropped_of, select_dropped
 from backends.sql.tables import GroupTables, shared_tables
 from backends.sql.writing import GroupWriter
 from schemas.batch import Batch, JournalPosition, Stream
@@ -20,9 +21,13 @@ from schemas.config import DatabaseConfig
 from schemas.marks import Mark, MarksWithin
 from schemas.queries import Query, Totals
 from schemas.readings import Array
+from schemas.retention import Dropped, Period, Rule
 
 READERS = 4
 """Connections that answer questions at the same time."""
+
+DROPPED_WITHIN_S = 3600.0
+"""To count what is dropped all of it is read once."""
 
 
 class SqlStore(ABC, Generic[C]):
@@ -33,6 +38,7 @@ class SqlStore(ABC, Generic[C]):
         writer, questions: make what writes a group, and what answers about one over a connection.
         marks: makes the statements about marks.
         view, partitions_of: ask for the server's view of itself, and for the partitions of a group.
+        dropping: makes what drops periods of a group over a connection.
         database: names the schema, and how long a call may take.
         logger: whose readings are written.
         tables: of each group, by its name.
@@ -49,6 +55,7 @@ class SqlStore(ABC, Generic[C]):
         marks: MarkStatements,
         view: Callable[[C], Awaitable[ServerView]],
         partitions_of: Callable[[C, GroupTables], Awaitable[tuple[Partition, ...]]],
+        dropping: Callable[..., Dropping[C]],
         database: DatabaseConfig,
         logger: str,
         tables: Mapping[str, GroupTables],
@@ -60,6 +67,7 @@ class SqlStore(ABC, Generic[C]):
         self._marks = marks
         self._view = view
         self._partitions_of = partitions_of
+        self._dropping = dropping
         self._database = database
         self._logger = logger
         self._target = target
@@ -141,6 +149,18 @@ class SqlStore(ABC, Generic[C]):
         """The partitions of every group, in order of time; `rows` is the server's estimate."""
         async with self._reader() as connection:
             return {name: await self._partitions_of(connection, tables) for name, tables in self._tables.items()}
+
+    async def drop(self, period: Period, rule: Rule, *, at_ns: int, patience_s: float) -> Dropped:
+        """Set the period's partition apart, count it, and remove it."""
+        async with self._reader(DROPPED_WITHIN_S) as connection:
+            dropping = self._dropping(connection, self._tables[period.group], patience_s=patience_s)
+            return await dropping.drop(period, rule, at_ns)
+
+    async def dropped(self) -> Mapping[str, tuple[Dropped, ...]]:
+        """The account of all that was dropped."""
+        async with self._reader() as connection:
+            every = dropped_of(await self._rows(connection, select_dropped(self._database.schema_name)))
+        return {name: tuple(each for each in every if each.period.group == name) for name in self._tables}
 
     async def close(self) -> None:
         """Give the connections back."""

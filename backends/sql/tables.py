@@ -1,7 +1,8 @@
 """The tables of a store, declared once with SQLAlchemy Core and compiled for each SQL dialect.
 
 Shared tables of a schema: `groups`, `channels`, `instruments` (what is logged, and by which logger), `positions` (up to
-where the journal is held) and `marks` (events that people noted). Tables of a group `g`: `g` (readings) and `g_ledger`.
+where the journal is held), `marks` (events that people noted) and `dropped` (the account of periods whose readings were
+dropped). Tables of a group `g`: `g` (readings) and `g_ledger`.
 What a dialect adds (partitions, the view, storage) is its backend's business.
 """
 
@@ -38,10 +39,11 @@ class SharedTables:
     instruments: sa.Table
     positions: sa.Table
     marks: sa.Table
+    dropped: sa.Table
 
     def all(self) -> tuple[sa.Table, ...]:
         """All of them, in the order in which they can be created."""
-        return (self.groups, self.channels, self.instruments, self.positions, self.marks)
+        return (self.groups, self.channels, self.instruments, self.positions, self.marks, self.dropped)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,10 @@ class GroupTables:
     layout: Layout
     data: sa.Table
     ledger: sa.Table
+
+
+SINCE = ("marks", "dropped")
+"""Shared tables that an older triggerlog did not make."""
 
 
 @lru_cache
@@ -114,7 +120,35 @@ def shared_tables(schema: str) -> SharedTables:
         sa.Column("group_name", sa.Text, nullable=True),
         sa.Column("withdrawn_ns", sa.BigInteger, nullable=True),
     )
-    return SharedTables(groups=groups, channels=channels, instruments=instruments, positions=positions, marks=marks)
+    return SharedTables(
+        groups=groups,
+        channels=channels,
+        instruments=instruments,
+        positions=positions,
+        marks=marks,
+        dropped=_dropped_table(metadata),
+    )
+
+
+def _dropped_table(metadata: sa.MetaData) -> sa.Table:
+    # Of each period a row with run 0, which says how far its dropping is, and what was counted, a row a run.
+    return sa.Table(
+        "dropped",
+        metadata,
+        sa.Column("group_name", sa.Text, primary_key=True),
+        sa.Column("begun_ns", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("start_ns", sa.BigInteger, primary_key=True, autoincrement=False),
+        sa.Column("run", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("end_ns", sa.BigInteger, nullable=False),
+        sa.Column("rule", sa.Text, nullable=False),
+        sa.Column("counted_ns", sa.BigInteger, nullable=True),
+        sa.Column("dropped_ns", sa.BigInteger, nullable=True),
+        *(
+            sa.Column(name, sa.BigInteger, nullable=False, server_default=sa.text("0"))
+            for name in ("stored", "readings", "triggers", "missing", "skipped", "size_bytes")
+        ),
+    )
 
 
 @lru_cache

@@ -31,6 +31,7 @@ class Cause(StrEnum):
     FILLING = "filling"  # the room to wait in runs out
     DISK = "disk"  # the disk of the embedded database runs out
     JOURNAL = "journal"  # the disk of the state folder takes nothing
+    RETENTION = "retention"  # its limits cannot be met
     VISITS = "visits"  # a run of visits failed or stands still
     SLOW_VISITS = "slow visits"
     CONDITIONS = "conditions"  # their server does not run, or its database is away

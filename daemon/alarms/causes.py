@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from daemon.alarms import conditions, gaps, limits, visits
+from daemon.alarms import conditions, gaps, limits, retention, visits
 from daemon.alarms.alarm import Alarm, Cause, Severity
 from daemon.alarms.limits import Known, lasting
 from schemas.api.status import Shortfall, Status
@@ -30,6 +30,7 @@ LIMITS = (
     gaps.aside,
     limits.journal_filling,
     limits.disk_filling,
+    retention.not_met,
     limits.stale_data,
     limits.clocks,
     limits.missing_instruments,

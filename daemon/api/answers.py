@@ -13,6 +13,7 @@ from tsdownsample import MinMaxLTTBDownsampler
 from schemas.api.readings import ChannelDescription, GroupDescription
 from schemas.ledger import COUNTS, NUMBERS, missing_instruments, unpack_missing
 from schemas.readings import Array, InstrumentGroup
+from schemas.retention import Span
 
 
 def group_description(group: InstrumentGroup) -> GroupDescription:
@@ -51,8 +52,9 @@ def readings_answer(
     *,
     points: int,
     is_cut: bool,
+    dropped: Sequence[Span] = (),
 ) -> dict[str, Any]:
-    """`Readings` of one instrument, thinned to a number of points."""
+    """`Readings` of one instrument, thinned to a number of points; dropped: what of the range is no more."""
     shown = readings[thin(group, readings, points)]
     return {
         "group": group.name,
@@ -60,6 +62,8 @@ def readings_answer(
         "name": group.instruments[instrument],
         "stored": len(readings),
         "cut": is_cut,
+        "dropped_from_ns": [span.start_ns for span in dropped],
+        "dropped_to_ns": [span.end_ns for span in dropped],
         "time_ns": np.ascontiguousarray(shown["time_ns"]),
         "run": np.ascontiguousarray(shown["run"]),
         "trigger": np.ascontiguousarray(shown["trigger"]),
@@ -69,8 +73,8 @@ def readings_answer(
     }
 
 
-def ledger_answer(group: InstrumentGroup, row: Any) -> dict[str, Any]:
-    """`LedgerEntry` of a ledger row."""
+def ledger_answer(group: InstrumentGroup, row: Any, *, is_dropped: bool) -> dict[str, Any]:
+    """`LedgerEntry` of a ledger row; is_dropped: whether its readings are no more."""
     missing = missing_instruments(row, group.size)
     return {
         "group": group.name,
@@ -78,6 +82,7 @@ def ledger_answer(group: InstrumentGroup, row: Any) -> dict[str, Any]:
         "trigger": int(row["trigger"]),
         **{name: int(row[name]) for name in (*NUMBERS, *COUNTS)},
         "missing": [group.instruments[number] for number in missing],
+        "dropped": is_dropped,
     }
 
 

@@ -20,6 +20,7 @@ from daemon.api.missing import missing_routes
 from daemon.api.order_log import OrderLog
 from daemon.api.readers import reader_routes
 from daemon.api.readings import readings_routes
+from daemon.api.retention import retention_routes
 from daemon.api.service import ApiService
 from daemon.api.snapshots import snapshots_routes
 from daemon.api.status import status_routes
@@ -44,6 +45,7 @@ ROUTES = (
     readings_routes,
     missing_routes,
     gaps_routes,
+    retention_routes,
     marks_routes,
     folders_routes,
     folder_interval_routes,

@@ -19,6 +19,7 @@ from daemon.web.errors import ApiError
 from schemas.api.readings import GroupDescription, GroupNames, LedgerEntry, OneTrigger, Readings
 from schemas.queries import InstrumentReadings, LedgerRow, LedgerTail, NewestTrigger, TriggerReadings, answer_dtype
 from schemas.readings import InstrumentGroup
+from schemas.retention import overlapping
 
 READINGS_MOST = 500_000
 """Readings asked of the store for one answer; a longer range gets its newest, and the answer says so."""
@@ -30,7 +31,7 @@ FIVE_MINUTES_NS = 300 * 1_000_000_000
 
 REFUSALS = refusals(
     {
-        404: "There is no such group, instrument, run or trigger.",
+        404: "There is no such group, instrument, run or trigger, or its readings were dropped by retention.",
         503: "The daemon is starting, the database is away, or too many questions wait.",
     }
 )
@@ -79,6 +80,9 @@ def readings_routes(service: ApiService) -> APIRouter:
         of = group_of(service, group)
         query = NewestTrigger(group=of) if complete else await _newest_of_all(service, of)
         found = np.empty(0, answer_dtype(of)) if query is None else await service.store.ask(query)
+        if not len(found) and complete and service.pipelines[group].dropped.spans:
+            detail = f"no complete trigger of group {of.name} is left: older ones were dropped by retention"
+            raise ApiError(404, detail, "ask for the newest of all, with complete=false", field="complete")
         return json_answer(trigger_answer(*await calibrated(service, of, found, asked), time.time_ns()), times)
 
     @routes.get(
@@ -95,6 +99,13 @@ def readings_routes(service: ApiService) -> APIRouter:
         of = group_of(service, group)
         row = await _ledger_row(service, of, trigger, run)
         found = await service.store.ask(TriggerReadings(group=of, run=int(row["run"]), trigger=trigger))
+        if not len(found) and _is_dropped(service, of, row):
+            detail = (
+                f"the readings of trigger {trigger} in run {row['run']} of group {of.name} were dropped by retention"
+            )
+            raise ApiError(
+                404, detail, f"ask /api/v1/groups/{of.name}/ledger/{trigger}, which is kept", field="trigger"
+            )
         return json_answer(trigger_answer(*await calibrated(service, of, found, asked), time.time_ns()), times)
 
     @routes.get(
@@ -136,6 +147,7 @@ def readings_routes(service: ApiService) -> APIRouter:
             calibration,
             points=points,
             is_cut=len(found) == READINGS_MOST,
+            dropped=overlapping(service.pipelines[group].dropped.spans, start, end),
         )
         return json_answer(answer, times)
 
@@ -149,7 +161,8 @@ def readings_routes(service: ApiService) -> APIRouter:
     async def ledger(group: GroupName, trigger: TriggerNumber, run: RunNumber = None, times: Times = "ns") -> Response:
         """What the ledger says of one trigger: expected, arrived, late, duplicates, and which were missing."""
         asked = group_of(service, group)
-        return json_answer(ledger_answer(asked, await _ledger_row(service, asked, trigger, run)), times)
+        row = await _ledger_row(service, asked, trigger, run)
+        return json_answer(ledger_answer(asked, row, is_dropped=_is_dropped(service, asked, row)), times)
 
     return routes
 
@@ -161,6 +174,10 @@ async def _ledger_row(service: ApiService, group: InstrumentGroup, trigger: int,
         where = "any run" if run is None else f"run {run}"
         raise ApiError(404, f"group {group.name} has no trigger {trigger} in {where}", field="trigger")
     return found[0]
+
+
+def _is_dropped(service: ApiService, group: InstrumentGroup, row: Any) -> bool:
+    return service.pipelines[group.name].dropped.concern(np.atleast_1d(row["time_ns"]))
 
 
 async def _newest_of_all(service: ApiService, group: InstrumentGroup) -> TriggerReadings | None:

@@ -16,6 +16,7 @@ from backends.columns.filling import readings_in
 from daemon.core.outside import Clock
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announcements import Announcements
+from daemon.pipeline.closed_blocks import times_in
 from daemon.pipeline.durable_state import DurableState, States
 from daemon.pipeline.journal import Acknowledged, Amount, Journal
 from daemon.pipeline.journal.keeper import JournalKeeper, JournalState
@@ -23,6 +24,7 @@ from daemon.pipeline.journal.segment import NO_RECORDS
 from daemon.pipeline.placing import Placed
 from schemas.batch import ClosedBlock, JournalPosition
 from schemas.readings import Array
+from schemas.retention import Period, are_within, spans_of
 
 RESUME_AT = 0.5
 """Backpressure ends when the memory in use has fallen to this part of its limit; at the limit it would flutter."""
@@ -158,6 +160,21 @@ class Backlog:
             triggers=self._in_memory.triggers + self._in_journal.triggers,
             readings=self._in_memory.readings + self._in_journal.readings,
         )
+
+    def waits_for(self, period: Period) -> bool:
+        """Whether something that waits is of a period, or may be.
+
+        Blocks come in order: what is in the journal alone closed after what is in memory. What came late in it, or was
+        set aside, and is of an older period, is found when it is committed.
+        """
+        if not self._memory:
+            return self._in_journal.blocks > 0
+        spans = spans_of([period])
+        ledger = [waiting.block.ledger["time_ns"] for waiting in self._memory if waiting.block.triggers]
+        oldest = min((int(times.min()) for times in ledger), default=None)
+        if self._in_journal.blocks and (oldest is None or oldest < period.end_ns):
+            return True
+        return any(are_within(spans, times).any() for each in self._memory for times in times_in(each.block))
 
     @property
     def is_recovering(self) -> bool:

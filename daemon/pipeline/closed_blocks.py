@@ -33,6 +33,12 @@ def revised_keys(block: ClosedBlock) -> list[Key]:
     return [(int(row["run"]), int(row["trigger"])) for row in block.revised]
 
 
+def times_in(block: ClosedBlock) -> list[Array]:
+    """The times (int64 ns) of all that a block has: of triggers, revised ones too, and of what is set aside."""
+    aside = [] if block.aside is None else [block.aside.readings["time_ns"]]
+    return [block.ledger["time_ns"], block.revised["time_ns"], *aside]
+
+
 def readings_of(block: ClosedBlock) -> Array:
     """All readings of a block, late ones and those set aside too: record dtype, shape (n,)."""
     parts = [block.readings[block.present], block.late]

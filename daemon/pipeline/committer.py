@@ -22,6 +22,7 @@ from daemon.pipeline.assembly.reading_set import ReadingSet
 from daemon.pipeline.backlog import Backlog, Waiting
 from daemon.pipeline.closed_blocks import ASIDE, Key, aside_parts, keys_of, merge, nothing_of, split
 from daemon.pipeline.dead_letters import DeadLetters, Letter, Reason, find_refused
+from daemon.pipeline.dropped import DroppedPeriods
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.gaps import CommittedGaps
 from daemon.pipeline.journal import Amount
@@ -79,6 +80,7 @@ ASIDE_REASONS = {
     AsideReason.DOUBTFUL: "a reading of that instrument and trigger is there, and its run is unknown",
     AsideReason.PARTIAL: "some of its values are no finite numbers, and not all of them NaN",
     AsideReason.FUTURE: "its time is more than an hour ahead of the clock of the daemon's node",
+    AsideReason.DROPPED: "the readings of its time were dropped by retention",
 }
 """Why what assembly set aside is a dead letter."""
 
@@ -126,6 +128,7 @@ class Committer:
     journal: the id that numbers are of: the journal's, or this process's. formerly: ids that it had before; under these
     nothing is committed any more, and nothing above `formerly_upto` was.
     tail: see `CommittedGaps`; as it was at the start.
+    dropped: what of the group is stored no more.
     writing: held from when rows of the ledger are asked for until they are replaced; see `Retrying`.
     account: how much this logger ever committed, as the store had it at the start; each batch counts on from there.
     steps: attempts that came to an end, well or not: the watchdog sees by them that it is at work.
@@ -153,6 +156,7 @@ class Committer:
         formerly_upto: int = 0,
         tail: Array | None = None,
         writing: asyncio.Lock | None = None,
+        dropped: DroppedPeriods | None = None,
     ) -> None:
         self.counts = CommitCounts()
         self.latencies = Latencies()
@@ -180,7 +184,10 @@ class Committer:
         self._settled = settled
         self._availability_changed = availability_changed
         self._superseded = superseded
-        self._placer = Placer(group, clock, ask=self._ask, rejected=self._read_rejected, note=placed)
+        self._dropped = dropped or DroppedPeriods()
+        self._placer = Placer(
+            group, clock, ask=self._ask, rejected=self._read_rejected, note=placed, dropped=self._dropped
+        )
         self._gaps = CommittedGaps(group, self._ask, tail)
         self._follows_letter = Reason(REPORT_FOLLOWS if group.reports else FOLLOWS)
         self.account_at_start = self._acknowledged = account or JournalPosition(sequence=0)
@@ -511,10 +518,11 @@ class Committer:
     def _believed(self, waiting: Waiting) -> Waiting:
         """A block, without what assembly says of earlier triggers if the database may not have those.
 
-        To an earlier process it may have done so without this one knowing.
+        To an earlier process it may have done so without this one knowing; of what retention dropped it has the ledger.
         """
         may_have_lost = self._has_lost or waiting.number < self._backlog.first_here
         may_lack = may_have_lost or self._dead_letters.may_lack(waiting.block)
+        may_lack = may_lack or self._dropped.concern(waiting.block.revised["time_ns"])
         if not may_lack or not len(waiting.block.revised) or self._group.reports:
             return waiting
         return replace(waiting, block=late_to_place(waiting.block), told=waiting.block.revised)

@@ -21,6 +21,7 @@ from daemon.pipeline.backlog import Backlog
 from daemon.pipeline.closed_blocks import readings_of
 from daemon.pipeline.committer import Committer
 from daemon.pipeline.dead_letters import Outcome, Retrying
+from daemon.pipeline.dropped import DroppedPeriods
 from daemon.pipeline.figures import PipelineFigures
 from daemon.pipeline.instruments import Instruments
 from daemon.pipeline.journal import Amount
@@ -30,6 +31,7 @@ from daemon.pipeline.recovery import RecoveredGroup
 from schemas.batch import ClosedBlock, Durability, Layout
 from schemas.config import Config
 from schemas.readings import Array, InstrumentGroup
+from schemas.retention import Period, are_within, spans_of
 
 MOST_LOST = 2**62
 """A sender that greets with forged numbers must not have counts grow beyond what programs can read."""
@@ -43,7 +45,7 @@ class Pipeline:
     availability_changed: called when the store goes away or comes back, as commits show it.
     superseded: called when the store is at the position of another journal: this process can commit nothing more.
     pinned: sessions of which the intake's log may hold something.
-    instruments: how each instrument is.
+    instruments: how each instrument is. dropped: what of the group was dropped by retention.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class Pipeline:
         writing = asyncio.Lock()
         self._retrying = Retrying(store, group, recovered.dead_letters, writing)
         self._retry: asyncio.Task[Outcome] | None = None
+        self.dropped = DroppedPeriods(each.period for each in recovered.dropped)
         self._committer = Committer(
             store,
             group,
@@ -136,6 +139,7 @@ class Pipeline:
             formerly_upto=recovered.reach,
             tail=recovered.tail,
             writing=writing,
+            dropped=self.dropped,
         )
         self._attempt_s = longest_attempt_s(config)
         self._timer: asyncio.TimerHandle | None = None
@@ -389,6 +393,15 @@ class Pipeline:
     def waiting(self) -> Amount:
         """What is closed and not committed yet, in memory or in the journal alone."""
         return self._backlog.waiting
+
+    def waits_for(self, period: Period) -> bool:
+        """Whether something waits for the database that is of a period, or may be."""
+        return self._backlog.waits_for(period)
+
+    async def letters_of(self, periods: Sequence[Period]) -> list[bool]:
+        """Which periods dead letters are of that may still be committed; raises OSError."""
+        times = await self._dead_letters.times()
+        return [bool(are_within(spans_of([period]), times).any()) for period in periods]
 
     @property
     def latencies(self) -> Latencies:

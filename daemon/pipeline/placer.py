@@ -1,7 +1,7 @@
 """The placer: readings set aside as older than the window, or as doubtful, go where the database says."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,11 +10,13 @@ from daemon.core.outside import Clock
 from daemon.pipeline.assembly.reading_set import ReadingSet
 from daemon.pipeline.backlog import Waiting
 from daemon.pipeline.closed_blocks import merge
+from daemon.pipeline.dropped import DroppedPeriods
 from daemon.pipeline.gaps import with_gaps
 from daemon.pipeline.placing import (
     TRIGGERS_AT_ONCE,
     Placed,
     also_set_aside,
+    are_dropped,
     are_vague,
     comparable,
     place,
@@ -31,6 +33,20 @@ from schemas.queries import LedgerNeighbours, LedgerRows, LedgerTail, TriggersRe
 from schemas.readings import Array, InstrumentGroup, join
 from schemas.states import AsideReason
 
+
+@dataclass(frozen=True, kw_only=True)
+class _Found:
+    """What became of readings of one run: the block to commit, which are doubles, and which are left, by the reason.
+
+    double, and each of `left`: bool, shape (n,). Left are those of which nothing proves that they belong there, those
+    where another reading is, and those of a period that was dropped.
+    """
+
+    block: ClosedBlock
+    double: Array
+    left: Mapping[AsideReason, Array]
+
+
 Asked = LedgerRows | LedgerNeighbours | LedgerTail | TriggersReadings
 Ask = Callable[[Asked], Awaitable[Array]]
 ReadRejected = Callable[[int, Array], Awaitable[list[ClosedBlock]]]
@@ -42,7 +58,8 @@ class Placer:
 
     ask: asks the store, for as long as it takes. rejected: reads the dead letters of triggers of a run, in the order in
     which they were kept. note: told run and triggers, ascending, that the database is to have, and whether these are
-    new to it; returns how many numbers were skipped right before each, -1 where that is not known.
+    new to it; returns how many numbers were skipped right before each, -1 where that is not known. dropped: what of the
+    group is stored no more.
     """
 
     def __init__(
@@ -53,12 +70,14 @@ class Placer:
         ask: Ask,
         rejected: ReadRejected,
         note: NotePlaced,
+        dropped: DroppedPeriods,
     ) -> None:
         self._group = group
         self._clock = clock
         self._ask = ask
         self._read_rejected = rejected
         self._note_placed = note
+        self._dropped = dropped
         self._nothing = Aside.of(np.empty(0, group.record), 0, AsideReason.OLDER)
 
     async def with_placed(self, last: Waiting, letters: Array) -> Waiting:
@@ -78,14 +97,14 @@ class Placer:
         parts, doubles, left = [without(last.block, chosen)], 0, are_letters.copy()
         for run in np.union1d(aside.run, told["run"]).tolist():
             mine = np.flatnonzero((aside.run == run) & ~are_letters)
-            block, double, odd, other = await self._place(
+            found = await self._place(
                 run, aside.readings[mine], last.block, told[told["run"] == run], compared=compared[mine]
             )
-            parts.append(block)
-            doubles += int(np.count_nonzero(double))
-            left[mine[odd | other]] = True
-            parts[0] = also_set_aside(parts[0], aside.readings[mine[odd]], AsideReason.AMBIGUOUS)
-            parts[0] = also_set_aside(parts[0], aside.readings[mine[other]], AsideReason.CONFLICT)
+            parts.append(found.block)
+            doubles += int(np.count_nonzero(found.double))
+            for reason, which in found.left.items():
+                left[mine[which]] = True
+                parts[0] = also_set_aside(parts[0], aside.readings[mine[which]], reason)
         block = merge(parts)
         placed = Placed(
             # The others were late, and count as set aside where they are that now.
@@ -97,26 +116,25 @@ class Placer:
         )
         return replace(last, block=block, readings=readings_in(block), placed=placed)
 
-    async def _place(
-        self, run: int, aside: Array, within: ClosedBlock, told: Array, *, compared: Array
-    ) -> tuple[ClosedBlock, Array, Array, Array]:
+    async def _place(self, run: int, aside: Array, within: ClosedBlock, told: Array, *, compared: Array) -> "_Found":
         """Place readings of one run.
 
         aside: the readings, record dtype, shape (n,). within: the block that they are committed with, whose own rows
         are newer. told: see `Waiting`; of this run. compared: which are doubles only if the same is there; bool, shape
         (n,).
-
-        Returns the block to commit, and which readings are doubles, which are left since nothing proves that they
-        belong there, and which since another reading is there: bool, shape (n,).
         """
         triggers = np.union1d(aside["trigger"], told["trigger"])
         # Before the database is asked: what is no dead letter any more by then is there.
         rejected = await self._read_rejected(run, triggers)
         rows = with_letters(await self._rows(run, triggers), run, rejected, self._clock.now())
         rows = with_rows_of(within, run, triggers, rows)
+        gone, there = are_dropped(rows, aside, self._dropped.have)
         # Assembly has put it there once, which may take more than its time to prove.
         belong = np.isin(aside["trigger"], told["trigger"])
-        block, double, odd = place(self._group, run, aside, rows, self._clock.now(), belong=belong)
+        double, odd = there.copy(), np.zeros(len(aside), bool)
+        block, double[~gone], odd[~gone] = place(
+            self._group, run, aside[~gone], rows, self._clock.now(), belong=belong[~gone]
+        )
         if block.triggers:
             block.ledger["skipped"] = self._note_placed(run, block.ledger["trigger"], True)
         block = self._counted(run, block, rows, told)
@@ -124,10 +142,12 @@ class Placer:
             block = await with_gaps(block, within, self._neighbours)
         # As the rows are with these: what was missing may make a trigger span more than a moment.
         vague = are_vague(with_rows_of(block, run, triggers, rows), aside)
-        other = double & (compared | vague)
+        # With what was dropped nothing can be compared any more.
+        other = double & (compared | vague) & ~gone
         if other.any():
             other[other] = ~await self._are_there(run, aside[other], [*rejected, within, block])
-        return block, double & ~other, odd, other
+        left = {AsideReason.AMBIGUOUS: odd, AsideReason.CONFLICT: other, AsideReason.DROPPED: gone & ~there}
+        return _Found(block=block, double=double & ~other, left=left)
 
     async def _rows(self, run: int, triggers: Array) -> Array:
         """The ledger rows of triggers of a run, ascending, as the database has them."""

@@ -4,7 +4,7 @@ A crate that was cut off for a minute, a journal that comes back, an epoch that 
 known, and whether the trigger is there, and which instruments it lacks, is asked of the ledger.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -120,6 +120,21 @@ def place(
     double = np.zeros(len(block), bool)
     double[new[~taken]] = double[known[~late]] = True
     return closed, double, odd
+
+
+def are_dropped(rows: Array, block: Array, have: Callable[[Array], Array]) -> tuple[Array, Array]:
+    """Which readings are of a period that was dropped, and which of these the ledger has: bool, shape (n,).
+
+    rows: as in `place`. have: which times are of such a period. It is their trigger's time that counts, where it is
+    known.
+    """
+    at, known = _rows_of(rows, block)
+    times = block["time_ns"].copy()
+    times[known] = rows["time_ns"][at[known]]
+    gone = have(times)
+    there = gone & known
+    there[there] = ~missing_in(rows, at[there], block[there])
+    return gone, there
 
 
 def are_vague(rows: Array, block: Array) -> Array:

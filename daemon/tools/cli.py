@@ -121,6 +121,9 @@ COMMANDS = {
     "marks": _Place(
         "commands.marks:marks", "List the events that people noted, or withdraw one, which needs the API's token."
     ),
+    "retention": _Place(
+        "commands.retention:app", "Old readings that are dropped: what would be and why, and what was."
+    ),
     "psql": _Place(
         "commands.psql:app",
         "Open PostgreSQL's own terminal on the database of a configuration, with its schema in the search path.",

@@ -84,6 +84,10 @@ class Readings(Model):
     name: str
     stored: int = Field(description="readings in the range, of which those in the columns are a choice")
     cut: bool = Field(description="whether the range has more readings than are looked at: the oldest are left out")
+    dropped_from_ns: list[int] = Field(
+        default=[], description="stretches of the range whose readings were dropped by retention: where each begins"
+    )
+    dropped_to_ns: list[int] = Field(default=[], description="where each of these ends")
     time_ns: list[int]
     run: list[int]
     trigger: list[int]
@@ -111,6 +115,7 @@ class LedgerEntry(Model):
     late: int
     duplicates: int = Field(description="readings of instruments that were there already; not stored")
     missing: list[str] = Field(description="names of the missing instruments")
+    dropped: bool = Field(default=False, description="whether its readings were dropped by retention")
 
 
 class Gaps(Model):

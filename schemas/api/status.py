@@ -12,6 +12,7 @@ from schemas.api.alarms import AlarmStatus
 from schemas.api.conditions import ConditionsStatus
 from schemas.api.marks import MarksStatus
 from schemas.api.model import Model
+from schemas.api.retention import RetentionStatus
 from schemas.api.snapshots import SnapshotsStatus
 from schemas.api.visits import VisitsStatus
 from schemas.batch import Durability, Layout
@@ -398,6 +399,7 @@ class Status(Model):
         default=None, description="the server of conditions; null where the daemon runs none"
     )
     marks: MarksStatus | None = Field(default=None, description="events that people note; null from an older daemon")
+    retention: RetentionStatus | None = Field(default=None, description="what is dropped; null from an older daemon")
     disk: DiskStatus | None = Field(default=None, description="null where its file system does not say")
     alarms: list[AlarmStatus] = Field(
         default=[], description="those in force: what nobody has dealt with first, of it the most severe"

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from schemas.checking.dsn import backend_of
+from schemas.checking.dsn import Backend, backend_of
 from schemas.checking.fields import Step, path
 from schemas.checking.problems import (
     ConfigError,
@@ -32,6 +32,7 @@ from schemas.config.groups import GroupConfig
 from schemas.config.listeners import ApiConfig, DashboardConfig
 from schemas.config.processing import AlarmConfig, AssemblyConfig, CommitterConfig, JournalConfig
 from schemas.config.readers import GovernorConfig, ReadersConfig
+from schemas.config.retention import RetentionConfig, too_short
 from schemas.config.section import LoggerName, Section, twice
 from schemas.config.sources import SOURCES, SimulatedSource, Source, SourceSection, TcpSource, UdpSource
 from schemas.config.visits import VisitsConfig
@@ -54,6 +55,7 @@ __all__ = [
     "JournalConfig",
     "Problem",
     "ReadersConfig",
+    "RetentionConfig",
     "SimulatedSource",
     "Source",
     "SourceSection",
@@ -83,6 +85,7 @@ class Config(Section):
     assembly: AssemblyConfig = Field(default_factory=AssemblyConfig, description="How triggers are put together.")
     committer: CommitterConfig = Field(default_factory=CommitterConfig, description="How they are committed.")
     journal: JournalConfig = Field(default_factory=JournalConfig, description="Where they wait for the database.")
+    retention: RetentionConfig = Field(default_factory=RetentionConfig, description="When old readings are dropped.")
     alarms: AlarmConfig = Field(default_factory=AlarmConfig, description="What counts as wrong.")
     readers: ReadersConfig = Field(default_factory=ReadersConfig, description="Who reads while it is written.")
     visits: VisitsConfig = Field(default_factory=VisitsConfig, description="Mock DIA visits of a telescope.")
@@ -103,6 +106,7 @@ class Config(Section):
                 *_read_folders(self),
                 *_other_database(self),
                 *_uncalibrated(self),
+                *_unkept(self),
                 *_shared_schemas(self),
                 *_shared_ports(self),
             ]
@@ -213,6 +217,26 @@ def _uncalibrated(config: Config) -> Iterator[Problem]:
         if workload.kind is WorkloadKind.ORBIT and config.calibrated_by(workload.group or first) is None:
             fix = f"set `tag` in [conditions], and read a group with the channels {listed(BUTTONS)}"
             yield wrong("there is nothing to calibrate by", fix, f"readers.workloads[{i}].kind")
+
+
+def _unkept(config: Config) -> Iterator[Problem]:
+    section, database = config.retention, config.database
+    limited = ["retention"] if section.is_limited else []
+    limited += [
+        f"groups[{i}].retention"
+        for i, group in enumerate(config.groups)
+        if group.retention.keep_days or group.retention.max_gib
+    ]
+    if limited and database.backend is Backend.MONGODB:
+        problem = "MongoDB has no partitions: a group is one collection, of which no period can be dropped as a whole"
+        yield wrong(problem, "take it out, or use PostgreSQL or MariaDB", limited[0])
+        return
+    yield from too_short(section.keep_days, database.partition, "retention.keep_days")
+    for i, group in enumerate(config.groups):
+        yield from too_short(group.retention.keep_days, database.partition, f"groups[{i}].retention.keep_days")
+    if section.min_free_percent is not None and section.disk is None and database.dsn is not None:
+        fix = "name a folder of that disk in `retention.disk`, or use `max_gib` where it is on another node"
+        yield wrong("nothing tells which disk `database.dsn` is on", fix, "retention.min_free_percent")
 
 
 def _shared_schemas(config: Config) -> Iterator[Problem]:

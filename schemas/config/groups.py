@@ -11,12 +11,13 @@ from schemas.checking.problems import Problem, listed, refuse, suggestion, wrong
 from schemas.conditions.calibration import BUTTONS, KIND, can_be_calibrated
 from schemas.conditions.intervals import NAME_MOST
 from schemas.conditions.rules import ConditionsRefused
+from schemas.config.retention import GroupRetentionConfig
 from schemas.config.section import Name, Section, twice
 from schemas.folders.folders import check_new_folder
 from schemas.folders.reports import folder_of
 from schemas.readings import CHANNEL_DTYPES, HEADER, MAX_INSTRUMENTS, SYSTEM_COLUMNS, Channel, InstrumentGroup
 
-RESERVED_GROUPS = frozenset({"ledger", "instruments", "positions", "groups", "runs", "marks"})
+RESERVED_GROUPS = frozenset({"ledger", "instruments", "positions", "groups", "runs", "marks", "dropped"})
 RESERVED_ENDINGS = ("_ledger", "_readings")
 RESERVED_CHANNELS = frozenset(
     {name for name, _ in HEADER} | {"run", "trigger_id", "time", "name", "time_offset_ns"} | set(SYSTEM_COLUMNS)
@@ -76,6 +77,9 @@ class GroupConfig(Section):
     layout: Layout | None = Field(default=None, description="Layout of this group, where it differs from `[database]`.")
     durability: Durability | None = Field(
         default=None, description="Durability of this group, where it differs from `[database]`."
+    )
+    retention: GroupRetentionConfig = Field(
+        default_factory=GroupRetentionConfig, description="Limits of this group, where they differ from `[retention]`."
     )
     folder: str | None = Field(
         default=None,
@@ -141,7 +145,7 @@ def _not_for_folders(group: GroupConfig) -> Iterator[Problem]:
     if group.folder is None:
         return
     for name, why in NOT_FOR_FOLDERS.items():
-        if getattr(group, name) is not None:
+        if getattr(group, name) not in (None, GroupRetentionConfig()):
             yield wrong(f"the group reports into `folder`, {why}", "take it out", name)
     if (group.count is None) == (group.instruments is None):
         return
@@ -157,6 +161,7 @@ NOT_FOR_FOLDERS = {
     "layout": "which has a layout of its own",
     "durability": "where every insertion is `sync`",
     "payload_type": "which is not calibrated",
+    "retention": "of which nothing is dropped",
 }
 
 

@@ -134,6 +134,10 @@ def test_a_group_with_a_folder_reports_into_it_and_has_no_triggers() -> None:
             FOLDER + 'payload_type = "bpm"',
             "groups[0].payload_type: the group reports into `folder`, which is not calib",
         ),
+        (
+            FOLDER + "retention = {keep_days = 90}",
+            "groups[0].retention: the group reports into `folder`, of which nothing is dropped; take it out",
+        ),
         (FOLDER + FOLDER.replace('"current"', '"other"'), "groups[1].folder: groups[0] reports into /magnets/current,"),
         (
             FOLDER + GROUP + '[[readers.workloads]]\nname = "a"\nkind = "newest"\ngroup = "current"\n',
@@ -283,9 +287,34 @@ def test_a_group_by_names_keeps_their_order() -> None:
         (
             r'"wi\ndth\u001b[31m" = 1' + GROUP,
             r'"wi\ndth\u001b[31m": unknown key; use one of `logger`, `state_dir`, `groups`, `sources`, `database`, '
-            "`assembly`, `committer`, `journal`, `alarms`, `readers`, `visits`, `conditions`, `folders`, "
+            "`assembly`, `committer`, `journal`, `retention`, `alarms`, `readers`, `visits`, `conditions`, `folders`, "
             "`api`, `dashboard`",
         ),
+        (
+            GROUP + "[retention]\nkeep_days = 1.5",
+            "retention.keep_days: the 2 newest partitions always stay, and each holds a day; use at least 2, or a "
+            "shorter `database.partition`",
+        ),
+        (
+            GROUP + "retention = { keep_days = 1 }",
+            "groups[0].retention.keep_days: the 2 newest partitions always stay, and each holds a day; use at least 2, "
+            "or a shorter `database.partition`",
+        ),
+        (
+            GROUP + '[retention]\nmin_free_percent = 10\n[database]\ndsn = "postgresql://a@b/c"',
+            "retention.min_free_percent: nothing tells which disk `database.dsn` is on; name a folder of that disk in "
+            "`retention.disk`, or use `max_gib` where it is on another node",
+        ),
+        (
+            GROUP + '[retention]\ndisk = "/var"',
+            "retention.disk: no limit needs it; set `min_free_percent`, or take it out",
+        ),
+        (
+            GROUP + '[retention]\nmax_gib = 10\n[database]\ndsn = "mongodb://a/b"',
+            "retention: MongoDB has no partitions: a group is one collection, of which no period can be dropped as a "
+            "whole; take it out, or use PostgreSQL or MariaDB",
+        ),
+        (GROUP + "[retention]\nkeep_days = -1", "retention.keep_days: -1 is out of range; use 0 to 100000"),
         (GROUP + "[assembly]\nwindow = 100", "assembly.window: 100 is not a power of two; use 64 or 128"),
         (
             GROUP + "[conditions]\nserve = true\nport = 8120",

@@ -18,6 +18,7 @@ from backends.memory.store import MemoryStore, _late, _on_time
 from schemas.batch import Batch, Durability, JournalPosition, Stream
 from schemas.queries import Query
 from schemas.readings import Array, InstrumentGroup, join
+from schemas.retention import Dropped
 from tests.simulation.loop import Life, VirtualLoop
 
 OF_CLOSING = ("run", "trigger", "time_ns", "expected", "closed_ns")
@@ -305,6 +306,10 @@ class Client:
     async def states(self) -> Mapping[str, bytes]:
         self._database.see_up()
         return await self._database.store.states()
+
+    async def dropped(self) -> Mapping[str, tuple[Dropped, ...]]:
+        self._database.see_up()
+        return await self._database.store.dropped()
 
     async def ask(self, query: Query) -> Array:
         await self._reach()

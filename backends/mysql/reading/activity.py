@@ -86,6 +86,7 @@ async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partit
                 end_ns=min(range_.end_ns, MOST - 1),
                 rows=int(count or 0) if table is of.data else before.rows if before else 0,
                 size_bytes=int(size or 0) + (before.size_bytes if before else 0),
+                readings_bytes=int(size or 0) if table is of.data else before.readings_bytes if before else None,
             )
     return tuple(sorted(found.values(), key=lambda partition: partition.start_ns))
 

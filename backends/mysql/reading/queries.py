@@ -1,6 +1,8 @@
 """The questions of `schemas.queries`, asked of MariaDB and MySQL; readings come in the binary protocol."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -12,11 +14,13 @@ from backends.mysql.protocol.sql import compiled, quoted
 from backends.mysql.reading.figures import figures
 from backends.mysql.reading.snapshot import snapshot
 from backends.mysql.reading.triggers import TRIGGERS, ledger_of_triggers, readings_of_triggers
+from backends.mysql.retention import tables_there
 from backends.mysql.schema.tables import COMPLETE, SKIPPED
 from backends.mysql.schema.view import integer, picked
 from backends.mysql.server.facts import product_of
 from backends.sql import selects
 from backends.sql.reading import SqlQuestions
+from backends.sql.retention import apart_name, select_apart
 from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 from schemas.ledger import ledger_dtype
@@ -29,6 +33,10 @@ class MysqlQuestions(SqlQuestions[Connection]):
 
     sorts_here = True
 
+    @property
+    def _schema(self) -> str:
+        return str(self._tables.data.schema)
+
     async def _ledger(self, select: sa.SelectBase) -> Array:
         """The ledger rows that a select finds."""
         return read_ledger(await self._connection.select(compiled(select)), self._tables.group.size)
@@ -40,14 +48,28 @@ class MysqlQuestions(SqlQuestions[Connection]):
 
     async def _totals(self, query: Totals) -> Array:
         """How much is stored."""
+        # A transaction that has read the group's table keeps others from taking a partition out of it.
+        await self._connection.run("START TRANSACTION")
+        await self._connection.fetch(f"SELECT 1 FROM {quoted(self._schema, self._tables.data.name)} LIMIT 1")
+        rows = await self._counted(query, await self._set_apart())
+        await self._connection.run("COMMIT")
+        return np.array([(*row, 0, 0) for row in rows], TOTALS)
+
+    async def _set_apart(self) -> list[str]:
+        """Tables of readings that are being dropped."""
+        found = await self._connection.fetch(compiled(select_apart(self._schema, self._tables.group.name)))
+        names = [apart_name(self._tables, str(name)) for (name,) in found]
+        return sorted(await tables_there(self._connection, self._schema, names))
+
+    async def _counted(self, query: Totals, apart: Sequence[str]) -> Sequence[tuple[Any, ...]]:
         # Given up here, it would go on there.
-        text = compiled(selects.totals(self._tables))
+        text = compiled(selects.totals(self._tables, apart))
         if product_of(self._connection.version).backend == "mariadb":
             text = f"SET STATEMENT max_statement_time = {query.within_s} FOR {text}"
         else:
             most = f"/*+ MAX_EXECUTION_TIME({math.ceil(1000 * query.within_s)}) */"
             text = text.replace("SELECT", f"SELECT {most}", 1)
-        return np.array([(*row, 0, 0) for row in await self._connection.fetch(text)], TOTALS)
+        return await self._connection.fetch(text)
 
     async def _figures(self, query: Reduction) -> Array:
         """Means or aggregates."""

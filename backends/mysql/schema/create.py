@@ -27,7 +27,7 @@ from backends.mysql.schema.tables import (
 from backends.mysql.schema.view import create_view
 from backends.mysql.server.locks import release, take
 from backends.sql.connection import LockNotGranted
-from backends.sql.tables import GroupTables, shared_tables
+from backends.sql.tables import SINCE, GroupTables, shared_tables
 from schemas.batch import Layout
 from schemas.readings import Channel, InstrumentGroup
 
@@ -158,10 +158,10 @@ class Schema:
         """Check the groups; those that the database lacks."""
         if not there:
             return self._groups
-        # An older triggerlog made no marks.
-        known = set(self._shared) - {"marks"} <= set(there)
-        if there.get("marks", SHARED_COMMENT) != SHARED_COMMENT:
-            raise SchemaMismatch(not_ours(self._schema, "marks"))
+        known = set(self._shared) - set(SINCE) <= set(there)
+        for name in SINCE:
+            if there.get(name, SHARED_COMMENT) != SHARED_COMMENT:
+                raise SchemaMismatch(not_ours(self._schema, name))
         if "positions" in there:
             await self._check_positions(connection)
         new = []

@@ -1,6 +1,6 @@
 """SQL text: what `backends.sql` declares, compiled for PostgreSQL, and what only PostgreSQL has."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
@@ -44,15 +44,16 @@ def compiled(statement: sa.SelectBase) -> str:
     return str(statement.compile(dialect=DIALECT, compile_kwargs={"literal_binds": True}))
 
 
-def create_marks(tables: SharedTables) -> str:
-    """The statement that creates the table of marks; nothing happens where it is there already."""
-    return str(CreateTable(tables.marks, if_not_exists=True).compile(dialect=DIALECT))
+def create_since(tables: SharedTables, names: Collection[str]) -> list[str]:
+    """Statements that create some of the shared tables; nothing happens where one is there already."""
+    wanted = [table for table in tables.all() if table.name in names]
+    return [str(CreateTable(table, if_not_exists=True).compile(dialect=DIALECT)) for table in wanted]
 
 
 def create_shared(tables: SharedTables, schema: str) -> list[str]:
     """Statements that create what all groups share; nothing happens where it is there already."""
     return [
-        *(str(CreateTable(table, if_not_exists=True).compile(dialect=DIALECT)) for table in tables.all()),
+        *create_since(tables, [table.name for table in tables.all()]),
         # It is written with every batch, and does not compress.
         f"ALTER TABLE {quoted(schema, tables.positions.name)} ALTER COLUMN state SET STORAGE EXTERNAL",
         # extract() is only STABLE for PostgreSQL since some of its fields depend on the time zone; this one does not.

@@ -46,13 +46,14 @@ WAITS = """
 """
 PARTITIONS = """
     SELECT c.relname AS name, pg_get_expr(c.relpartbound, c.oid) AS bounds,
-           greatest(c.reltuples, s.n_live_tup, 0)::int8 AS rows,
+           greatest(c.reltuples, s.n_live_tup, least(pg_relation_size(c.oid), 1))::int8 AS rows,
            coalesce(pg_total_relation_size(c.oid), 0)::int8 AS size_bytes
     FROM pg_partition_tree(to_regclass($1)) AS p
     JOIN pg_class c ON c.oid = p.relid
     LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid
     WHERE p.isleaf AND p.level = 1
 """
+"""A crash takes the estimates away: where there are pages there is a row at least."""
 BOUNDS = re.compile(r"FROM \('?(-?\d+|MINVALUE)'?\) TO \('?(-?\d+|MAXVALUE)'?\)")
 ENDS_NS = {"MINVALUE": -(2**63), "MAXVALUE": 2**63 - 1}
 
@@ -86,6 +87,7 @@ async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partit
                 end_ns=ends[1],
                 rows=row["rows"] if table is of.data else 0,
                 size_bytes=row["size_bytes"] + (before.size_bytes if before else 0),
+                readings_bytes=row["size_bytes"] if table is of.data else None,
             )
     return tuple(sorted(found.values(), key=lambda partition: (partition.start_ns, -partition.end_ns)))
 

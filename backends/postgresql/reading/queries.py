@@ -2,20 +2,25 @@
 
 import math
 
+import asyncpg
 import numpy as np
 import sqlalchemy as sa
 
+from backends.base import StoreBusy
 from backends.postgresql.protocol import output
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.copy import decode_rows
-from backends.postgresql.protocol.sql import compiled
+from backends.postgresql.protocol.sql import compiled, quoted
 from backends.postgresql.reading import figures
 from backends.postgresql.reading.snapshot import snapshot
 from backends.postgresql.reading.triggers import readings_of_triggers
 from backends.sql import selects
 from backends.sql.reading import SqlQuestions
+from backends.sql.retention import apart_name, select_apart
 from schemas.queries import TOTALS, InstrumentReadings, Reduction, Snapshot, Totals, TriggersReadings
 from schemas.readings import Array
+
+LOOKS = 3
 
 
 class PostgresqlQuestions(SqlQuestions[Connection]):
@@ -33,11 +38,33 @@ class PostgresqlQuestions(SqlQuestions[Connection]):
 
     async def _totals(self, query: Totals) -> Array:
         """How much is stored."""
+        for _ in range(LOOKS):
+            try:
+                return await self._counted(query)
+            except asyncpg.UndefinedTableError as error:
+                if "$" not in str(error):
+                    raise
+                # What was set apart has been counted and dropped since it was found.
+        raise StoreBusy(f"periods of group {self._tables.group.name!r} are being dropped")
+
+    async def _counted(self, query: Totals) -> Array:
         async with self._connection.transaction(readonly=True):
             # Given up here, it would go on there.
             await self._connection.execute(f"SET LOCAL statement_timeout = {math.ceil(1000 * query.within_s)}")
-            rows = await self._connection.fetch(compiled(selects.totals(self._tables)))
+            apart = await self._set_apart()
+            rows = await self._connection.fetch(compiled(selects.totals(self._tables, apart)))
         return np.array([(*row, 0, 0) for row in rows], TOTALS)
+
+    async def _set_apart(self) -> list[str]:
+        """Tables of readings that are being dropped, held together with the group's so that none goes meanwhile."""
+        data, group = self._tables.data, self._tables.group
+        schema = str(data.schema)
+        await self._connection.execute(f"LOCK TABLE {quoted(schema, data.name)} IN ACCESS SHARE MODE")
+        found = await self._connection.fetch(compiled(select_apart(schema, group.name)))
+        names = [apart_name(self._tables, row["name"]) for row in found]
+        for name in names:
+            await self._connection.execute(f"LOCK TABLE {quoted(schema, name)} IN ACCESS SHARE MODE")
+        return names
 
     async def _figures(self, query: Reduction) -> Array:
         """Means or aggregates."""

@@ -9,14 +9,14 @@ from backends.base import SchemaMismatch, StoreError, StoreUnavailable
 from backends.diagnosis.schema import Stored, difference, not_ours, without_columns
 from backends.postgresql.protocol.sql import (
     create_group,
-    create_marks,
     create_schema,
     create_shared,
+    create_since,
     describe_group,
     literal,
     quoted,
 )
-from backends.sql.tables import GroupTables, shared_tables
+from backends.sql.tables import SINCE, GroupTables, shared_tables
 from schemas.readings import Channel
 
 OLDEST = 14
@@ -41,26 +41,27 @@ TO_READ = ("SELECT",)
 TO_DESCRIBE = ("INSERT",)
 TO_MOVE = ("SELECT", "INSERT", "UPDATE")
 TO_WRITE = ("SELECT", "INSERT", "DELETE")
-"""Rights on tables: on those that describe groups, for a new group too; on positions and marks; on those of a group."""
+"""Rights on tables: on those that describe groups, for a new group too; on positions, marks and what was dropped; on
+those of a group."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:
     """What a database lacks: the schema, the tables all groups share, the tables of groups.
 
-    marks: the table of marks alone, which an older triggerlog did not make.
+    since: of the shared ones, those that an older triggerlog did not make.
     """
 
     schema: bool
     shared: bool
     groups: tuple[GroupTables, ...]
-    marks: bool = False
+    since: tuple[str, ...] = ()
 
     def words(self, schema: str) -> list[str]:
         """Say it, a line each; the shared tables come with the first group's."""
         return [
             *([f"schema `{schema}`"] if self.schema else []),
-            *(["table `marks`"] if self.marks else []),
+            *(f"table `{name}`" for name in self.since),
             *(f"tables of group `{tables.group.name}`" for tables in self.groups),
         ]
 
@@ -81,8 +82,7 @@ async def create_or_check(
         statements = [create_schema(schema)] if missing.schema else []
         if missing.shared:
             statements += create_shared(shared_tables(schema), schema)
-        if missing.marks:
-            statements.append(create_marks(shared_tables(schema)))
+        statements += create_since(shared_tables(schema), missing.since)
         for tables in missing.groups:
             statements += [*create_group(tables, schema), *describe_group(tables, schema, logger)]
         if statements:
@@ -119,11 +119,11 @@ async def missing_from(
     shared = await _is_absent(connection, quoted(schema, "positions"))
     await _check_rights(connection, [] if shared else _rights_to_shared(schema), user)
     await _check_positions(connection, schema)
-    marks = await _lacks_marks(connection, schema, user)
+    since = tuple([name for name in SINCE if await _lacks(connection, schema, name, user)])
     absent = [t for t in groups if shared or not await _is_stored(connection, schema, logger, t)]
     for tables in absent:
         await _check_free(connection, schema, tables)
-    if (shared or marks or absent) and not seen["may_create"]:
+    if (shared or since or absent) and not seen["may_create"]:
         raise StoreError(f"{user} may not create tables in schema {schema!r}; {_MEND}")
     for tables in groups:
         if tables not in absent:
@@ -132,7 +132,7 @@ async def missing_from(
             )
         elif not shared:
             await _check_rights(connection, [(quoted(schema, name), TO_DESCRIBE) for name in DESCRIBING], user)
-    return Missing(schema=False, shared=shared, groups=tuple(absent), marks=marks and not shared)
+    return Missing(schema=False, shared=shared, groups=tuple(absent), since=() if shared else since)
 
 
 _MEND = "let an administrator run what `triggerlog schema FILE` prints, with the rights at its end"
@@ -168,13 +168,14 @@ async def _check_positions(connection: asyncpg.Connection, schema: str) -> None:
         raise SchemaMismatch(mismatch)
 
 
-async def _lacks_marks(connection: asyncpg.Connection, schema: str, user: str) -> bool:
-    """Whether there is no table of marks; one that is there is checked."""
-    marks = quoted(schema, "marks")
-    there = await _columns(connection, marks)
-    if there and not there >= {column.name for column in shared_tables(schema).marks.c}:
-        raise SchemaMismatch(not_ours(schema, "marks"))
-    await _check_rights(connection, [(marks, TO_MOVE)] if there else [], user)
+async def _lacks(connection: asyncpg.Connection, schema: str, name: str, user: str) -> bool:
+    """Whether one of the tables SINCE is not there; one that is there is checked."""
+    table = quoted(schema, name)
+    there = await _columns(connection, table)
+    declared = {each.name: each for each in shared_tables(schema).all()}
+    if there and not there >= {column.name for column in declared[name].c}:
+        raise SchemaMismatch(not_ours(schema, name))
+    await _check_rights(connection, [(table, TO_MOVE)] if there else [], user)
     return not there
 
 

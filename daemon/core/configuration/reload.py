@@ -38,10 +38,17 @@ RELOADABLE = frozenset(
         "conditions.payloads",
         "conditions.tag",
         "folders.answer_mib",
+        "groups[].retention.keep_days",
+        "groups[].retention.max_gib",
         "journal.max_mib",
         "journal.segment_mib",
         "readers.governor.backlog_triggers",
         "readers.governor.commit_p99_ms",
+        "retention.check_every_s",
+        "retention.disk",
+        "retention.keep_days",
+        "retention.max_gib",
+        "retention.min_free_percent",
         *(f"sources[].{name}" for source in SOURCES for name in source.RELOADABLE),
     }
 )

@@ -7,8 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+
 from daemon.core.outside import Disk, Outside
-from daemon.pipeline.closed_blocks import ASIDE, Key, keys_of, revised_keys
+from daemon.pipeline.closed_blocks import ASIDE, Key, keys_of, revised_keys, times_in
 from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, Reason, encode_letter, read, scan
 from daemon.pipeline.dead_letters.marks import DISCARDED, RETRIED, Marks
 from daemon.pipeline.journal import Amount
@@ -16,7 +18,7 @@ from daemon.pipeline.journal.format import BadRecord, counted_of, group_checksum
 from daemon.pipeline.journal.identity import Identity
 from daemon.pipeline.journal.segment import SegmentWriter, make_folder, path_of, paths_in
 from schemas.batch import ClosedBlock, JournalPosition
-from schemas.readings import InstrumentGroup
+from schemas.readings import Array, InstrumentGroup
 
 SEGMENT_BYTES = 16 * 2**20
 MOVED_TOGETHER = 256
@@ -99,6 +101,7 @@ class DeadLetters:
         self._passed = 0
         self._writer: SegmentWriter | None = None
         self._failed: dict[Path, int] = {}  # where a write failed, and up to which byte the segment is good
+        self._times: dict[int, Array] = {}  # of triggers, by serial, as far as they were asked for
         self._turn = asyncio.Lock()
 
     def open(
@@ -270,6 +273,18 @@ class DeadLetters:
     def read(self, letter: Letter) -> ClosedBlock:
         """Read what a letter holds; raises BadRecord or OSError where that cannot be."""
         return read(self._disk, letter, self._group)
+
+    async def times(self) -> Array:
+        """The times (int64 ns) of triggers of all that may still be committed; each letter is read for it once.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        pending = list(self.to_retry)
+        self._times = {each.serial: self._times[each.serial] for each in pending if each.serial in self._times}
+        for letter, block in await self.read_all([each for each in pending if each.serial not in self._times]):
+            self._times[letter.serial] = np.concatenate(times_in(block))
+        return np.concatenate([np.empty(0, np.int64), *self._times.values()])
 
     async def read_all(self, letters: Sequence[Letter]) -> list[tuple[Letter, ClosedBlock]]:
         """Read letters; one that is damaged since is left out: its segment stays, and it is pending no more.

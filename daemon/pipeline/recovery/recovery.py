@@ -27,6 +27,7 @@ from schemas.config import Config
 from schemas.ledger import own_rows
 from schemas.queries import LedgerTail
 from schemas.readings import Array, InstrumentGroup, join
+from schemas.retention import Dropped
 from schemas.sessions import NO_SESSIONS
 
 _ALL = 2**62
@@ -55,6 +56,7 @@ class RecoveredGroup:
     own_id: what numbers are of where no journal is kept: no other process has it. reach: up to which number blocks of
     an earlier process are known, in the database or the journal.
     lost: readings that the database acknowledged, and has no more, without what the journal has of them.
+    dropped: periods of which it has the ledger alone.
     acknowledged: takes what the database acknowledges from now on.
     claimed: sessions as the journal says, without proof that it has all before.
     stored, state: sessions, and runs of epochs, as they are in the database, and after all of that. states: what the
@@ -82,6 +84,7 @@ class RecoveredGroup:
     reach: int = 0
     lost: int = 0
     acknowledged: Acknowledged | None = None
+    dropped: Sequence[Dropped] = ()
 
     @property
     def id(self) -> int:
@@ -127,7 +130,8 @@ class InStore:
     """What the database has of one group. tail: ledger rows of the newest runs, ascending.
 
     position, retried: of this logger's journal, and of its dead letters. state: what is kept beside `position`. others:
-    epoch and run, of all epochs of this logger's other groups, those that are not configured, too.
+    epoch and run, of all epochs of this logger's other groups, those that are not configured, too. dropped: periods
+    whose readings were dropped, or are being dropped.
     """
 
     tail: Array
@@ -135,6 +139,7 @@ class InStore:
     retried: JournalPosition
     state: DurableState
     others: Set[tuple[int, int]] = frozenset()
+    dropped: Sequence[Dropped] = ()
 
 
 async def ask_store(store: Store, group: InstrumentGroup, config: Config) -> InStore:
@@ -145,7 +150,8 @@ async def ask_store(store: Store, group: InstrumentGroup, config: Config) -> InS
     tail = await _ledger_tail(store, group, config.assembly.window, state.runs.values())
     others = [DurableState.decode(data) for name, data in (await store.states()).items() if name != group.name]
     pairs = {pair for each in others for pair in each.runs.items()}
-    return InStore(tail=tail, position=position, retried=retried, state=state, others=pairs)
+    dropped = (await store.dropped()).get(group.name, ())
+    return InStore(tail=tail, position=position, retried=retried, state=state, others=pairs, dropped=dropped)
 
 
 async def recover_group(
@@ -209,6 +215,7 @@ async def recover_group(
         reach=position.sequence if found.recovery is None else found.recovery.reach,
         lost=found.lost,
         acknowledged=acknowledged,
+        dropped=in_store.dropped,
     )
 
 

@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 from daemon.core.monitoring.metrics import BOUNDS_MS
 from daemon.sources.kinds import KINDS
 from daemon.telemetry.exposition.conditions import serving
+from daemon.telemetry.exposition.retention import dropping
 from daemon.telemetry.exposition.visits import visiting
 from daemon.telemetry.exposition.workloads import reading
 from daemon.telemetry.status.reporter import Reporter
@@ -53,6 +54,7 @@ class StatusCollector(Collector):
         yield from reading(status)
         yield from visiting(status)
         yield from serving(status)
+        yield from dropping(status)
 
     def _latency(self) -> Metric:
         family = HistogramMetricFamily(

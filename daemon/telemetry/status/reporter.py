@@ -24,6 +24,7 @@ from daemon.telemetry.store.report import StoreReport
 from schemas.api.alarms import AlarmStatus
 from schemas.api.conditions import ConditionsStatus
 from schemas.api.marks import MarksStatus
+from schemas.api.retention import RetentionStatus
 from schemas.api.snapshots import SnapshotsStatus
 from schemas.api.status import (
     DeadLetterCounts,
@@ -93,8 +94,8 @@ NO_RATES = GroupRates(0.0, 0.0, 0.0, 0.0)
 class Reporter:
     """Builds the status; `sample` has to be called a few times a second for its rates to be right.
 
-    intakes, pipelines, sources: they fill up while the daemon starts. alarms, marks, conditions: asked for these parts
-    of the status. state_dir: the folder whose disk is reported on.
+    intakes, pipelines, sources: they fill up while the daemon starts. alarms, marks, conditions, retention: asked for
+    these parts of the status. state_dir: the folder whose disk is reported on.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Reporter:
         marks: Callable[[], MarksStatus],
         state_dir: Path,
         conditions: Callable[[], ConditionsStatus | None] = lambda: None,
+        retention: Callable[[], RetentionStatus | None] = lambda: None,
     ) -> None:
         self.pipelines = pipelines
         self._intakes = intakes
@@ -120,6 +122,7 @@ class Reporter:
         self._alarms = alarms
         self._marks = marks
         self._conditions = conditions
+        self._retention = retention
         self._state_dir = state_dir
         self._disk: DiskStatus | None = None
         self._is_synchronised: bool | None = None
@@ -227,6 +230,7 @@ class Reporter:
             snapshots=workloads.snapshots,
             conditions=self._conditions(),
             marks=self._marks(),
+            retention=self._retention(),
             disk=self._disk,
             alarms=self._alarms(),
             events=self._events.newest(),

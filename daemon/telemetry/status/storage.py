@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from backends.base import Partition, Store, StoreError
 from backends.ending import end_tasks
@@ -15,6 +15,7 @@ from daemon.telemetry.store.report import StoreReport
 from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
 from schemas.batch import Layout
 from schemas.config import JournalConfig
+from schemas.retention import Dropped
 
 PARTITIONS_EVERY_S = 30.0
 """Asking for them looks at every partition's size: seldom enough not to slow the writing."""
@@ -26,9 +27,19 @@ MIB = 2**20
 
 
 class StorageReport:
-    """Reports on storage; the server is asked for nothing but the partitions, however many want to know."""
+    """Reports on storage; the server is asked for nothing but the partitions, however many want to know.
 
-    def __init__(self, store: Store, report: StoreReport, reporter: Reporter) -> None:
+    dropped: what retention has dropped of a group.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        report: StoreReport,
+        reporter: Reporter,
+        dropped: Callable[[str], Sequence[Dropped]] = lambda group: (),
+    ) -> None:
+        self._dropped = dropped
         self._store = store
         self._report = report
         self._reporter = reporter
@@ -91,7 +102,8 @@ class StorageReport:
         rows = facts.rows.get(name, 0) if facts else 0
         size = facts.size_bytes.get(name, 0) if facts else 0
         figures = pipeline.figures()
-        readings = max(rows * _readings_a_row(pipeline), figures.account)
+        dropped = sum(each.readings for each in self._dropped(name))
+        readings = max(rows * _readings_a_row(pipeline), figures.account - dropped)
         each = size / readings if readings and size else None
         measured, over_s = self._report.growth.bytes_a_day(name)
         return GroupStorage(

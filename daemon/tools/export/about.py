@@ -14,6 +14,7 @@ from schemas.conditions.calibration import POSITION
 from schemas.folders.folders import Folder
 from schemas.marks import Mark
 from schemas.readings import Array, Channel
+from schemas.retention import Span as DroppedSpan
 
 TIME_UNITS = "ns since 1970-01-01T00:00:00Z"
 
@@ -22,6 +23,7 @@ TIME_UNITS = "ns since 1970-01-01T00:00:00Z"
 class About:
     """The origin of the readings of a file.
 
+    dropped: stretches of the span whose readings were dropped by retention.
     calibration: what x_mm and y_mm follow from; None where the file has only what was read.
     """
 
@@ -30,6 +32,7 @@ class About:
     choice: Choice
     span: Span
     marks: tuple[Mark, ...] = ()
+    dropped: tuple[DroppedSpan, ...] = ()
     calibration: GroupCalibration | None = None
 
     @property
@@ -53,6 +56,7 @@ class About:
             "triggers": None if choice.triggers is None else list(choice.triggers),
             "instruments": list(choice.group.instruments),
             "chosen": None if chosen is None else [choice.group.instruments[number] for number in chosen],
+            "dropped_by_retention": [{"from_ns": each.start_ns, "to_ns": each.end_ns} for each in self.dropped],
             "marks": [mark.model_dump(mode="json") for mark in self.marks],
             "channels": [{"name": each.name, "units": each.unit, "dtype": each.dtype} for each in self.columns],
         }

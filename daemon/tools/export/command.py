@@ -25,6 +25,7 @@ from daemon.pipeline.assembly.progress import MOST_TRIGGER
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
 from daemon.tools.export.about import About, FolderAbout, Writer
+from daemon.tools.export.dropped import dropped_of
 from daemon.tools.export.exporting import Written, whole_or_none
 from daemon.tools.export.exporting import export as write_export
 from daemon.tools.export.folders import FolderChoice, export_folder, folder_time
@@ -140,6 +141,9 @@ def export(
     said = f", {len(marks):,} marks{f' in {with_marks}' if with_marks else ''}" if marks else ""
     if about.calibration is not None:
         said += f", {about.calibration.without:,} of them without a calibration by {about.calibration.tag.name}"
+    if about.dropped:
+        stretches = ", ".join(f"{rfc3339(each.start_ns)} to {rfc3339(each.end_ns)}" for each in about.dropped)
+        said += f"; dropped by retention: {stretches}"
     typer.echo(
         f"{output}: {written.readings:,} readings of group {known.name}, {rfc3339(written.first_ns)} to"
         f" {rfc3339(written.last_ns)}{said}, {output.stat().st_size / 2**20:.1f} MiB"
@@ -173,6 +177,7 @@ async def _export(
                 choice=choice,
                 span=span,
                 marks=marks,
+                dropped=await dropped_of(store, span, choice.group.name),
                 calibration=calibration,
             )
             with closing(writer_of(about)) as writer:
@@ -186,9 +191,10 @@ async def _export(
     finally:
         await store.close()
     if not written.readings:
+        gone = "; readings of that time were dropped by retention" if about.dropped else ""
         raise CommandFailed(
             f"the database has no such readings of group {choice.group.name} from {rfc3339(span.start_ns)} to"
-            f" {rfc3339(span.end_ns)}; no file was written"
+            f" {rfc3339(span.end_ns)}{gone}; no file was written"
         )
     return written, about
 

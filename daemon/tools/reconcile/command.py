@@ -161,6 +161,9 @@ def _rows(found: Findings) -> Iterator[Row]:
     yield "counted in the ledger", found.counted("triggers"), found.counted("arrived")
     stored = found.counted("stored")
     yield "counted in the data table", *((None, stored) if found.layout is Layout.ROWS else (stored, None))
+    dropped = found.counted("dropped")
+    if dropped:
+        yield "dropped by retention", *((None, dropped) if found.layout is Layout.ROWS else (dropped, None))
     yield "never came, by the ledger", found.counted("skipped"), None
     yield "missing by the ledger", None, found.counted("expected") - found.counted("arrived")
     if found.journal is not None:

@@ -69,12 +69,13 @@ def judge(found: Findings) -> list[Verdict]:
 
 def _table(found: Findings) -> Verdict:
     unit = "readings" if found.layout is Layout.ROWS else "triggers"
-    rows, ledger = found.counted("stored"), found.counted(found.recorded)
-    difference, moved = rows - ledger, found.of_group(f"moved_{unit}")
+    rows, ledger, dropped = found.counted("stored"), found.counted(found.recorded), found.counted("dropped")
+    difference, moved = rows + dropped - ledger, found.of_group(f"moved_{unit}")
     what = "data table and ledger"
     if abs(difference) <= moved:
+        gone = f", with the {dropped:,} dropped by retention" if dropped else ""
         return Verdict(
-            what=what, agrees=True, result=f"{rows:,} {unit} in both{_while_moving(difference, moved, unit)}"
+            what=what, agrees=True, result=f"{ledger:,} {unit} in both{gone}{_while_moving(difference, moved, unit)}"
         )
     by_run = _by_run(found)
     if difference < 0:
@@ -181,7 +182,7 @@ def _while_moving(difference: int, moved: int, unit: str) -> str:
 
 
 def _by_run(found: Findings) -> str:
-    differences = found.totals["stored"] - found.totals[found.recorded]
+    differences = found.totals["stored"] + found.totals["dropped"] - found.totals[found.recorded]
     where = np.flatnonzero(differences)
     if len(found.totals) < 2 or not len(where):
         return ""

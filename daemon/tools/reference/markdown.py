@@ -53,6 +53,11 @@ name = "loss"
 unit = "count"
 dtype = "uint32"
 """,
+    "groups.retention": """\
+[groups.retention]              # of the group above it
+keep_days = 365
+max_gib = 0                     # no limit
+""",
     "sources.tcp": """\
 [[sources]]
 kind = "tcp"
@@ -71,6 +76,13 @@ kind = "simulated"
 group = "blm"
 rate = 25.0
 missing = 0.01
+""",
+    "retention": """\
+[retention]
+keep_days = 90
+max_gib = 2000
+min_free_percent = 10
+disk = "/var/lib/postgresql"
 """,
     "database": """\
 [database]
@@ -157,7 +169,7 @@ tls_key = "/etc/triggerlog/node.key"
 }
 """An example of every section, by its path; all of them together, in this order, are a valid configuration."""
 
-ARRAYS = ("groups", "readers.workloads")
+ARRAYS = ("groups", "groups.channels", "readers.workloads")
 """Sections of which there may be several."""
 
 TYPES: dict[Any, str] = {str: "text", int: "whole number", float: "number", bool: "true or false"}
@@ -189,7 +201,7 @@ def _heading(model: type[BaseModel], path: str) -> str:
     if "kind" in model.model_fields and path.startswith("sources."):
         table, _, kind = path.rpartition(".")
         return f'`[[{table}]]` with `kind = "{kind}"`'
-    return f"`[[{path}]]`" if path.startswith(ARRAYS) else f"`[{path}]`"
+    return f"`[[{path}]]`" if path in ARRAYS else f"`[{path}]`"
 
 
 def _path(path: str, key: str, section: type[BaseModel], one_of_many: bool) -> str:

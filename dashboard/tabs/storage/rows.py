@@ -114,7 +114,19 @@ def _stored(name: str, group: GroupStorage, *, is_known: bool, are_known: bool) 
 
 def stored_note(storage: Storage, status: Status) -> str:
     """How old the sizes are, and what the disk has left."""
-    return f"sizes: {_age(storage.sizes_age_s)} · {_disk(storage, status)}"
+    return f"sizes: {_age(storage.sizes_age_s)} · {_disk(storage, status)}{_retention(status)}"
+
+
+def _retention(status: Status) -> str:
+    """What retention does next, and when."""
+    found = status.retention
+    if found is None:
+        return ""
+    following = found.next
+    when = "" if following is None else f", in {about(max(0.0, (following.at_ns - status.time_ns) / 1e9))}"
+    done = f"; {found.periods:,} partitions dropped" if found.periods else ""
+    problem = "" if found.problem is None else f"; {found.problem}"
+    return f" · retention: {found.words()}{when if found.words().startswith('next') else ''}{done}{problem}"
 
 
 def _disk(storage: Storage, status: Status) -> str:

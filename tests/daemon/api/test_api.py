@@ -570,7 +570,8 @@ async def test_storage_tells_of_sizes_and_says_why_they_are_old() -> None:
         told = Storage.model_validate((await api.client.get("/api/v1/storage")).json())
         group = told.groups["bpm"]
         assert (group.rows, group.readings, group.size_bytes) == (10, 15, 3000), "the account knows of more"
-        assert (group.bytes_a_reading, group.measured_bytes_a_day, group.partitions) == (200.0, None, [])
+        assert (group.bytes_a_reading, group.measured_bytes_a_day) == (200.0, None)
+        assert [partition.rows for partition in group.partitions] == [15]
         assert (told.database_is_here, told.full_in_days, told.partitions_problem) == (False, None, None)
         api.service.storage = StorageReport(api.logger.store, api.report, api.service.reporter)
         api.logger.store.fail_with(StoreUnavailable("no route to host"))
@@ -589,7 +590,7 @@ async def test_storage_does_not_wait_for_a_database_that_hangs(monkeypatch: pyte
             nonlocal asked
             asked += 1
             await goes_on.wait()
-            return {"bpm": (Partition(name="p", start_ns=0, end_ns=1, rows=2, size_bytes=3),)}
+            return {"bpm": (Partition(name="p", start_ns=0, end_ns=1, rows=2, size_bytes=3, readings_bytes=2),)}
 
         monkeypatch.setattr(api.logger.store, "partitions", hang)
         answers = await asyncio.gather(*(api.client.get("/api/v1/storage") for _ in range(3)))

@@ -1,0 +1,136 @@
+"""Dropping a period in MariaDB and MySQL: its partition is exchanged with an empty table, counted, and dropped.
+
+A server commits after every statement that changes a table, so that there is a step for each, in an order in which
+whoever comes after a kill sees by what is there how far it went:
+
+1. The row of `dropped`. 2. An empty table, made like the group's. 3. EXCHANGE: it has the readings now, and the
+partition has none. 4. What was counted, in one transaction. 5. The table is dropped. 6. `first`, which takes what fits
+no other partition, takes the span over. 7. The row says that it ended.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from pymysql.err import MySQLError
+
+from backends.base import StoreBusy
+from backends.mysql.protocol.connection import Connection
+from backends.mysql.protocol.sql import compiled, literal, quoted
+from backends.mysql.schema.partitions import FIRST, MOVED_AT_MOST, Range, how_full, listing, ranges_of, reorganize
+from backends.mysql.server.errors import LOCK_WAIT, number_of
+from backends.sql.retention import Dropping, apart_name, no_such
+from schemas.retention import Dropped, Period
+
+
+async def tables_there(connection: Connection, schema: str, names: Sequence[str]) -> set[str]:
+    """Which of these tables there are."""
+    if not names:
+        return set()
+    found = await connection.fetch(
+        f"SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = {literal(schema)}"
+        f" AND TABLE_NAME IN ({', '.join(map(literal, names))})"
+    )
+    return {str(name) for (name,) in found}
+
+
+LEAST_PATIENCE_S = 1
+"""The server's clock for locks has whole seconds."""
+
+
+class MysqlDropping(Dropping[Connection]):
+    """Drops periods of one group; EXCHANGE and what follows wait for open transactions that have read the table."""
+
+    async def _set_apart(self, begun: Dropped) -> None:
+        name, table = self._range_of(begun.period), self._tables.data.name
+        sizes = await self._fetch(
+            "SELECT DATA_LENGTH + INDEX_LENGTH FROM information_schema.PARTITIONS"
+            f" WHERE TABLE_SCHEMA = {literal(self._schema)} AND TABLE_NAME = {literal(table)}"
+            f" AND PARTITION_NAME = {literal(name)}"
+        )
+        if not sizes:
+            raise no_such(begun.period)
+        await self._connection.run(self._begin(begun, int(sizes[0][0] or 0)))
+
+    async def _complete_apart(self, begun: Dropped, *, is_counted: bool) -> None:
+        apart, table = self._apart(begun.period), quoted(self._schema, self._tables.data.name)
+        if is_counted or await self._has_rows(begun.period):
+            return
+        # While it is empty the partition, whatever it holds by now, may be exchanged with it again.
+        await self._connection.run(f"DROP TABLE IF EXISTS {apart}")
+        await self._connection.run(f"CREATE TABLE {apart} LIKE {table}")
+        await self._connection.run(f"ALTER TABLE {apart} REMOVE PARTITIONING")
+        name = quoted(self._range_of(begun.period))
+        try:
+            await self._briefly(f"ALTER TABLE {table} EXCHANGE PARTITION {name} WITH TABLE {apart}")
+        except StoreBusy:
+            # Nothing has changed but the row, and nothing has to be gone on with.
+            await self._connection.run(f"DROP TABLE {apart}")
+            await self._connection.run(f"DELETE FROM {quoted(self._schema, 'dropped')} WHERE {self._head_of(begun)}")
+            raise
+
+    async def _finish(self, begun: Dropped, rows: list[dict[str, Any]], at_ns: int) -> None:
+        insert = [self._insert(rows)] if rows else []
+        counted = [*insert, self._note(begun, counted_ns=at_ns)]
+        for statement in ("START TRANSACTION", *counted, "COMMIT"):
+            await self._connection.run(statement)
+        await self._connection.run(f"DROP TABLE IF EXISTS {self._apart(begun.period)}")
+        await self._merge(begun.period)
+        await self._connection.run(self._note(begun, dropped_ns=at_ns))
+
+    async def _merge(self, period: Period) -> None:
+        """Let `first` take the span over, where it lies next to it: with what has come there since by a wrong clock."""
+        table, name = self._tables.data.name, self._range_of(period)
+        ranges = ranges_of(await self._connection.fetch(listing(self._schema, table)))
+        names = [each.name for each in ranges]
+        if names[:1] != [FIRST] or names[1:2] != [name]:
+            return
+        for of in ranges[:2]:
+            ((full,),) = await self._connection.fetch(how_full(self._schema, table, of))
+            if full > MOVED_AT_MOST:
+                return
+        both = Range(FIRST, ranges[0].start_ns, ranges[1].end_ns)
+        merged = reorganize(self._schema, table, ranges[0], [both]).replace(
+            f"PARTITION {quoted(FIRST)} INTO", f"PARTITION {quoted(FIRST)}, {quoted(name)} INTO", 1
+        )
+        try:
+            await self._briefly(merged)
+        except StoreBusy:
+            # An empty partition that stays costs little.
+            return
+
+    async def _briefly(self, statement: str) -> None:
+        """Run what needs the table alone, if that is to be had within the patience."""
+        wait_s = max(LEAST_PATIENCE_S, math.ceil(self._patience_s))
+        await self._connection.run(f"SET @waits = @@lock_wait_timeout, lock_wait_timeout = {wait_s}")
+        busy: MySQLError | None = None
+        try:
+            await self._connection.run(statement)
+        except MySQLError as error:
+            if number_of(error) not in LOCK_WAIT:
+                raise
+            busy = error
+        await self._connection.run("SET lock_wait_timeout = @waits")
+        if busy is not None:
+            raise StoreBusy(f"table {self._tables.data.name!r} is in use") from busy
+
+    async def _has_rows(self, period: Period) -> bool:
+        there = await tables_there(self._connection, self._schema, [apart_name(self._tables, period.name)])
+        return bool(there) and bool(await self._fetch(f"SELECT 1 FROM {self._apart(period)} LIMIT 1"))
+
+    def _range_of(self, period: Period) -> str:
+        """Name of the partition: one of a stretch of time is called by that elsewhere."""
+        return f"p{period.name}" if period.name.isdigit() else period.name
+
+    async def _rows(self, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
+        return await self._connection.fetch(compiled(select))
+
+    async def _fetch(self, text: str) -> Sequence[Sequence[Any]]:
+        return await self._connection.fetch(text)
+
+    def _literal(self, text: str) -> str:
+        return literal(text)
+
+    def _quoted(self, *names: str) -> str:
+        return quoted(*names)

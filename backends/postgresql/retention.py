@@ -1,0 +1,55 @@
+"""Dropping a period in PostgreSQL: its partition is detached, counted, and dropped."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from backends.postgresql.protocol.connection import Connection
+from backends.postgresql.protocol.sql import compiled, literal, quoted
+from backends.sql.retention import Dropping, no_such
+from schemas.retention import Dropped
+
+DURABLY = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+"""In a transaction: it survives a crash of the server, whatever other sessions ask for."""
+IS_PARTITION = "SELECT pg_total_relation_size(oid) FROM pg_class WHERE oid = to_regclass($1) AND relispartition"
+
+
+class PostgresqlDropping(Dropping[Connection]):
+    """Drops periods of one group.
+
+    Only DETACH needs the group's table alone: a moment, at whose end nobody waits any more. CONCURRENTLY is refused
+    beside a default partition.
+    """
+
+    async def _set_apart(self, begun: Dropped) -> None:
+        child = self._apart(begun.period)
+        async with self._connection.transaction():
+            await self._connection.execute(f"SET LOCAL lock_timeout = '{round(1000 * self._patience_s)}ms'; {DURABLY}")
+            size = await self._connection.fetchval(IS_PARTITION, child)
+            if size is None:
+                raise no_such(begun.period)
+            parent = quoted(self._schema, self._tables.data.name)
+            detach = f"ALTER TABLE {parent} DETACH PARTITION {child}"
+            await self._connection.execute(f"{self._begin(begun, size)}; {detach}")
+
+    async def _complete_apart(self, begun: Dropped, *, is_counted: bool) -> None:
+        # A writer that wrote into it by its name last waits until the end, and finds that it is gone.
+        await self._connection.execute(f"BEGIN; LOCK TABLE {self._apart(begun.period)} IN SHARE MODE")
+
+    async def _finish(self, begun: Dropped, rows: list[dict[str, Any]], at_ns: int) -> None:
+        statements = [DURABLY, *([self._insert(rows)] if rows else [])]
+        statements += [self._note(begun, counted_ns=at_ns, dropped_ns=at_ns), f"DROP TABLE {self._apart(begun.period)}"]
+        await self._connection.execute(";".join([*statements, "COMMIT"]))
+
+    async def _rows(self, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
+        return await self._fetch(compiled(select))
+
+    async def _fetch(self, text: str) -> Sequence[Sequence[Any]]:
+        return [tuple(row) for row in await self._connection.fetch(text)]
+
+    def _literal(self, text: str) -> str:
+        return literal(text)
+
+    def _quoted(self, *names: str) -> str:
+        return quoted(*names)

@@ -1,0 +1,43 @@
+"""Periods of a group whose readings were dropped by retention, as the way of the data has to know them.
+
+The ledger of such a period is whole: a reading that comes twice is found there as ever. What is missing there, and
+comes now, has no place any more: it is set aside (`AsideReason.DROPPED`), since what is stored of a period would be a
+part of it without the rest.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from schemas.readings import Array
+from schemas.retention import Period, Span, are_within, spans_of
+
+
+class DroppedPeriods:
+    """The periods of one group that were dropped, or are about to be."""
+
+    def __init__(self, periods: Iterable[Period] = ()) -> None:
+        self._periods = list(periods)
+        self.spans: tuple[Span, ...] = spans_of(self._periods)
+
+    def add(self, period: Period) -> None:
+        """From now on nothing of this period is stored."""
+        self._periods.append(period)
+        self.spans = spans_of(self._periods)
+
+    def has(self, period: Period) -> bool:
+        """Whether a period is one of them."""
+        return period in self._periods
+
+    def take_out(self, period: Period) -> None:
+        """It stays after all."""
+        self._periods.remove(period)
+        self.spans = spans_of(self._periods)
+
+    def have(self, times: Array) -> Array:
+        """Which times (int64 ns, shape (n,)) are of a dropped period: bool, shape (n,)."""
+        return are_within(self.spans, times)
+
+    def concern(self, times: Array) -> bool:
+        """Whether any time is."""
+        return bool(self.spans) and bool(np.any(self.have(times)))

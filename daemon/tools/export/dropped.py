@@ -1,0 +1,20 @@
+"""What of an export's span retention has dropped."""
+
+import typer
+
+from backends.base import Store, StoreError, StoreUnavailable
+from daemon.tools.export.span import Span
+from schemas.retention import Span as DroppedSpan
+from schemas.retention import overlapping, spans_of
+
+
+async def dropped_of(store: Store, span: Span, group: str) -> tuple[DroppedSpan, ...]:
+    """The stretches of a span whose readings are no more; where an older database tells none, that is said."""
+    try:
+        account = (await store.dropped())[group]
+    except StoreUnavailable:
+        raise
+    except StoreError as error:
+        typer.echo(f"triggerlog: the export does not know what was dropped by retention: {error}", err=True)
+        return ()
+    return overlapping(spans_of(each.period for each in account), span.start_ns, span.end_ns)

@@ -1,0 +1,280 @@
+"""Dropping a period, asked of every store that has partitions."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from backends.base import Partition, Store, StoreBusy, StoreError
+from schemas.batch import JournalPosition, Layout
+from schemas.queries import LedgerTail, Totals, WindowReadings
+from schemas.readings import Array, InstrumentGroup
+from schemas.retention import Period, Rule
+from tests.backends.test_store_contract import (
+    EVER,
+    Make,
+    everything,
+    layout_of,
+    maker,
+    opened,
+    rng,
+)
+from tests.support.batches import batch_of, group_of, readings_of, with_late
+
+__all__ = ["opened", "rng"]
+
+DAY_NS = 86_400_000_000_000
+WITH_PARTITIONS = ["memory", "rows", "arrays", "mysql-rows", "mysql-arrays"]
+OPEN = Callable[[Store], "object"]
+
+
+@pytest.fixture(params=WITH_PARTITIONS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def make(request: pytest.FixtureRequest, kind: str, schema: str) -> Make:
+    return maker(request, kind, schema)
+
+
+def noon(days_ago: int) -> int:
+    """Noon of a day: no reading is near the edge of a partition."""
+    return (time.time_ns() // DAY_NS - days_ago) * DAY_NS + DAY_NS // 2
+
+
+async def filled(
+    store: Store, group: InstrumentGroup, rng: np.random.Generator, days: tuple[int, ...] = (3, 2, 1)
+) -> dict[int, Array]:
+    """Four triggers a day, of which the last one lacks an instrument, in a run a day; the readings by run."""
+    written = {}
+    for number, day in enumerate(days, 1):
+        times = noon(day) + np.arange(4) * 10_000_000
+        readings = readings_of(group, np.arange(4) + 10 * number, times, rng)
+        present = np.ones(readings.shape, bool)
+        present[-1, 0] = False
+        position = JournalPosition(sequence=number, triggers=4 * number, readings=(4 * group.size - 1) * number)
+        await store.commit(batch_of(group, number, readings, run=number, present=present, position=position))
+        written[number] = readings
+    return written
+
+
+async def with_readings(store: Store, group: InstrumentGroup) -> list[Partition]:
+    found = (await store.partitions())[group.name]
+    return [each for each in found if each.name.isdigit() and each.readings_bytes is not None]
+
+
+async def period_of(store: Store, group: InstrumentGroup, time_ns: int) -> Period:
+    (found,) = [each for each in await with_readings(store, group) if each.start_ns <= time_ns < each.end_ns]
+    return Period(group=group.name, name=found.name, start_ns=found.start_ns, end_ns=found.end_ns)
+
+
+async def totals(store: Store, group: InstrumentGroup) -> Array:
+    return await store.ask(Totals(group=group, within_s=60))
+
+
+def rows_of(kind: str, group: InstrumentGroup, triggers: int = 4) -> int:
+    """What a day is stored as."""
+    is_arrays = kind != "memory" and layout_of(kind) is Layout.ARRAYS
+    return triggers if is_arrays else triggers * group.size - 1
+
+
+async def test_what_is_dropped_is_gone_and_its_ledger_and_its_account_are_there(
+    make: Make, opened: Callable, rng: np.random.Generator, kind: str
+) -> None:
+    group = group_of()
+    store = await opened(make(group))
+    written = await filled(store, group, rng)
+    period = await period_of(store, group, noon(3))
+    before = await totals(store, group)
+
+    dropped = await store.drop(period, Rule.AGE, at_ns=123, patience_s=1)
+
+    assert (dropped.period, dropped.rule, dropped.dropped_ns) == (period, Rule.AGE, 123)
+    assert dropped.stored == {1: rows_of(kind, group)}
+    counts = dropped.triggers, dropped.readings, dropped.missing, dropped.skipped
+    assert counts == (4, 4 * group.size - 1, 1, 0)
+    assert dropped.size_bytes > 0
+    assert await store.dropped() == {group.name: (dropped,)}
+    left = await everything(store, group)
+    assert np.unique(left["run"]).tolist() == [2, 3]
+    assert len(left) == sum(readings.size - 1 for run, readings in written.items() if run != 1)
+    after = await totals(store, group)
+    for name in ("triggers", "expected", "arrived", "account_triggers", "account_readings", "sequence"):
+        assert after[name].tolist() == before[name].tolist(), name
+    assert after["dropped"].tolist() == [rows_of(kind, group), 0, 0]
+    assert (after["stored"] + after["dropped"]).tolist() == before["stored"].tolist()
+    assert len(await store.ask(LedgerTail(group=group, most=9, run=1))) == 4
+    assert period.name not in [each.name for each in await with_readings(store, group)]
+
+
+async def test_the_writing_and_late_readings_go_on_after_a_drop(
+    make: Make, opened: Callable, rng: np.random.Generator, kind: str
+) -> None:
+    group = group_of()
+    store = await opened(make(group))
+    written = await filled(store, group, rng)
+    await store.drop(await period_of(store, group, noon(3)), Rule.SIZE, at_ns=5, patience_s=1)
+
+    now = readings_of(group, np.arange(4) + 90, time.time_ns() + np.arange(4) * 1000, rng)
+    row = (await store.ask(LedgerTail(group=group, most=1, run=3)))[0]
+    late = written[3][-1, :1]
+    await store.commit(
+        batch_of(
+            group,
+            9,
+            now,
+            run=4,
+            late=late,
+            late_of=np.zeros(1, np.intp),
+            revised=np.array([with_late(row, late, np.ones(group.size, bool))]),
+            position=JournalPosition(sequence=9, triggers=16, readings=0),
+        )
+    )
+
+    found = await everything(store, group)
+    assert np.unique(found["run"], return_counts=True)[1].tolist() == [47, 48, 48]
+
+
+async def test_a_reading_with_a_wrong_clock_is_kept_after_its_day_was_dropped(
+    make: Make, opened: Callable, rng: np.random.Generator, kind: str
+) -> None:
+    group = group_of()
+    store = await opened(make(group))
+    await filled(store, group, rng)
+    period = await period_of(store, group, noon(3))
+    await store.drop(period, Rule.AGE, at_ns=5, patience_s=1)
+
+    now = readings_of(group, np.array([90]), np.array([time.time_ns()]), rng)
+    now["time_ns"][0, 0] = noon(3)
+    await store.commit(batch_of(group, 9, now, run=4, position=JournalPosition(sequence=9, triggers=13, readings=153)))
+
+    found = await totals(store, group)
+    recorded = found["triggers"] if kind.endswith("arrays") else found["arrived"]
+    assert (found["stored"] + found["dropped"]).tolist() == recorded.tolist()
+    mine = WindowReadings(group=group, start_ns=EVER[0], end_ns=EVER[1], by_trigger=True)
+    assert np.count_nonzero((await store.ask(mine))["run"] == 4) == group.size
+
+
+async def test_days_are_dropped_one_after_the_other_and_each_is_accounted_for(
+    make: Make, opened: Callable, rng: np.random.Generator, kind: str
+) -> None:
+    group = group_of()
+    store = await opened(make(group))
+    await filled(store, group, rng, days=(5, 4, 3, 2, 1))
+    for at, day in enumerate((5, 4, 3, 2)):
+        await store.drop(await period_of(store, group, noon(day)), Rule.DISK, at_ns=at, patience_s=1)
+        found = await totals(store, group)
+        recorded = found["triggers"] if kind.endswith("arrays") else found["arrived"]
+        assert (found["stored"] + found["dropped"]).tolist() == recorded.tolist()
+    assert [each.begun_ns for each in (await store.dropped())[group.name]] == [0, 1, 2, 3]
+    assert np.unique((await everything(store, group))["run"]).tolist() == [5]
+
+
+async def test_what_is_not_there_is_not_dropped(make: Make, opened: Callable, rng: np.random.Generator) -> None:
+    group = group_of()
+    store = await opened(make(group))
+    await filled(store, group, rng)
+    period = await period_of(store, group, noon(3))
+    await store.drop(period, Rule.AGE, at_ns=5, patience_s=1)
+    with pytest.raises(StoreError, match=f"no partition '{period.name}' with readings"):
+        await store.drop(period, Rule.AGE, at_ns=6, patience_s=1)
+    assert len((await store.dropped())[group.name]) == 1
+
+
+@pytest.mark.parametrize("kind", [each for each in WITH_PARTITIONS if each != "memory"])
+async def test_a_table_that_somebody_reads_is_busy_and_nothing_has_changed(
+    make: Make, opened: Callable, rng: np.random.Generator, kind: str
+) -> None:
+    group = group_of()
+    store = await opened(make(group))
+    await filled(store, group, rng)
+    period = await period_of(store, group, noon(3))
+    before = await totals(store, group)
+    async with store._reader() as reader:
+        is_mysql = kind.startswith("mysql")
+        run = reader.run if is_mysql else reader.execute
+        await run("START TRANSACTION")
+        await _read(reader, store, group)
+        with pytest.raises(StoreBusy):
+            await store.drop(period, Rule.AGE, at_ns=5, patience_s=0.05)
+        await run("COMMIT")
+    assert await store.dropped() == {group.name: ()}
+    assert (await totals(store, group)).tolist() == before.tolist()
+    await store.drop(period, Rule.AGE, at_ns=6, patience_s=1)
+
+
+async def _read(reader: object, store: Store, group: InstrumentGroup) -> None:
+    schema = store._database.schema_name
+    quote = "`" if "mysql" in type(store).__module__ else '"'
+    await reader.fetch(f"SELECT run FROM {quote}{schema}{quote}.{quote}{group.name}{quote} LIMIT 1")
+
+
+class Killed(Exception):
+    """The daemon ended here."""
+
+
+class Dying:
+    """A connection that ends before its so many-th statement."""
+
+    def __init__(self, connection: Any, after: int) -> None:
+        self._connection = connection
+        self._left = after
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._connection, name)
+        if name not in ("run", "execute", "fetch", "fetchval"):
+            return found
+
+        async def counted(*arguments: Any) -> Any:
+            if not self._left:
+                raise Killed
+            self._left -= 1
+            return await found(*arguments)
+
+        return counted
+
+
+@pytest.mark.parametrize("kind", [each for each in WITH_PARTITIONS if each != "memory"])
+async def test_a_kill_before_any_statement_neither_loses_the_account_nor_counts_twice(
+    make: Make, opened: Callable, rng: np.random.Generator, kind: str
+) -> None:
+    group = group_of()
+    store = await opened(make(group))
+    days = tuple(range(30, 0, -1))
+    await filled(store, group, rng, days=days)
+    for steps, day in enumerate(days):
+        period = await period_of(store, group, noon(day))
+        with contextlib.suppress(Killed):
+            async with store._reader() as connection:
+                dropping = store._dropping(Dying(connection, steps), store._tables[group.name], patience_s=1)
+                await dropping.drop(period, Rule.AGE, steps)
+                break
+        found = await totals(store, group)
+        recorded = found["triggers"] if kind.endswith("arrays") else found["arrived"]
+        assert (found["stored"] + found["dropped"]).tolist() == recorded.tolist(), steps
+        ended = [each.period for each in (await store.dropped())[group.name] if each.dropped_ns is not None]
+        if period not in ended:
+            await store.drop(period, Rule.SIZE, at_ns=1000 + steps, patience_s=1)
+        account = (await store.dropped())[group.name]
+        (mine,) = [each for each in account if each.period == period]
+        assert all(each.dropped_ns is not None for each in account)
+        assert mine.stored == {steps + 1: rows_of(kind, group)}
+        found = await totals(store, group)
+        assert (found["stored"] + found["dropped"]).tolist() == recorded.tolist(), steps
+    else:
+        pytest.fail("a drop has more statements than there are days")
+    assert steps > 4
+
+
+@pytest.mark.parametrize("kind", ["mongodb-arrays"])
+async def test_a_store_without_partitions_refuses_and_says_why(make: Make, opened: Callable, kind: str) -> None:
+    group = group_of()
+    store = await opened(make(group))
+    period = Period(group=group.name, name="20261121", start_ns=0, end_ns=DAY_NS)
+    with pytest.raises(StoreError, match=r"group 'bpm' is one collection in .*: no period of it can be dropped"):
+        await store.drop(period, Rule.AGE, at_ns=1, patience_s=1)
+    assert await store.dropped() == {group.name: ()}

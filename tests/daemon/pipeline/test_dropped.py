@@ -1,0 +1,124 @@
+"""Readings of a period that retention has dropped: they are set aside, and what comes twice is a double as ever."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from backends.memory.store import MemoryStore
+from daemon.pipeline.pipeline import Pipeline
+from schemas.queries import Totals
+from schemas.readings import Array, join
+from schemas.retention import Period, Rule
+from schemas.states import AsideReason
+from tests.daemon.pipeline.test_placing import epoch_7, unaccounted
+from tests.support.pipelines import eventually, journaling, logging_to_memory
+from tests.support.readings import START_NS, make_block, make_group, whole
+
+GROUP = make_group()
+SMALL = {"window": 256, "max_open": 64, "timeout_ms": 20}
+DAY_NS = 86_400_000_000_000
+LAST = GROUP.size - 1
+
+
+async def drop_the_day(store: MemoryStore, pipeline: Pipeline) -> Period:
+    start_ns = START_NS // DAY_NS * DAY_NS
+    period = Period(group=GROUP.name, name="day", start_ns=start_ns, end_ns=start_ns + DAY_NS)
+    assert not pipeline.waits_for(period)
+    pipeline.dropped.add(period)
+    await store.drop(period, Rule.AGE, at_ns=1, patience_s=1)
+    return period
+
+
+def letters(pipeline: Pipeline) -> dict[int, int]:
+    asides = [block.aside for block in pipeline._dead_letters.read_newest(2**26) if block.aside is not None]
+    reasons = np.concatenate([np.empty(0, np.uint8), *(aside.reason for aside in asides)])
+    return dict(zip(*(each.tolist() for each in np.unique(reasons, return_counts=True)), strict=True))
+
+
+def without_last(first: int, last: int) -> Array:
+    return epoch_7(make_block(GROUP, [(n, i) for n in range(first, last) for i in range(LAST)]))
+
+
+async def stored_and_dropped(store: MemoryStore) -> tuple[int, int, int]:
+    found = await store.ask(Totals(group=GROUP, within_s=1))
+    return int(found["stored"].sum()), int(found["dropped"].sum()), int(found["arrived"].sum())
+
+
+@pytest.mark.parametrize("last", [100, 600])
+async def test_late_readings_of_a_dropped_day_are_set_aside_by_name_and_none_is_lost(last: int) -> None:
+    """Those that assembly remembers (all of 100), and those that are placed by the ledger (most of 600)."""
+    async with logging_to_memory(GROUP, assembly=SMALL) as logger:
+        pipeline, store = logger.pipelines["bpm"], logger.store
+        for start in range(1, last, 50):
+            pipeline.receive(without_last(start, min(last, start + 50)))
+        await eventually(lambda: pipeline.figures().committed.triggers == last - 1)
+        await drop_the_day(store, pipeline)
+        pipeline.receive(epoch_7(make_block(GROUP, [(n, LAST) for n in range(1, last)])))
+        await eventually(lambda: pipeline.figures().letters_aside == last - 1)
+        await eventually(lambda: not pipeline.figures().waiting.blocks)
+        assert letters(pipeline) == {int(AsideReason.DROPPED): last - 1}
+        assert unaccounted(pipeline) == 0
+        readings = (last - 1) * LAST
+        assert await stored_and_dropped(store) == (0, readings, readings)
+
+
+@pytest.mark.parametrize("last", [100, 600])
+async def test_readings_of_a_dropped_day_that_are_sent_again_are_doubles(last: int) -> None:
+    async with logging_to_memory(GROUP, assembly=SMALL) as logger:
+        pipeline, store = logger.pipelines["bpm"], logger.store
+        sent = [epoch_7(whole(GROUP, *range(start, start + 50))) for start in range(0, last, 50)]
+        for block in sent:
+            pipeline.receive(block.copy())
+        await eventually(lambda: pipeline.figures().committed.triggers == last)
+        await drop_the_day(store, pipeline)
+        for block in sent:
+            pipeline.receive(block.copy())
+        await eventually(lambda: pipeline.figures().duplicate == last * GROUP.size)
+        assert unaccounted(pipeline) == 0
+        assert not pipeline.figures().letters_aside
+        assert await stored_and_dropped(store) == (0, last * GROUP.size, last * GROUP.size)
+
+
+async def test_a_trigger_of_a_dropped_day_that_never_closed_makes_no_new_one() -> None:
+    async with logging_to_memory(GROUP, assembly=SMALL) as logger:
+        pipeline, store = logger.pipelines["bpm"], logger.store
+        for start in range(100, 700, 50):
+            pipeline.receive(epoch_7(whole(GROUP, *range(start, start + 50))))
+        await eventually(lambda: pipeline.figures().committed.triggers == 600)
+        await drop_the_day(store, pipeline)
+        pipeline.receive(epoch_7(whole(GROUP, 50)))
+        await eventually(lambda: pipeline.figures().letters_aside == GROUP.size)
+        assert letters(pipeline) == {int(AsideReason.DROPPED): GROUP.size}
+        assert pipeline.figures().committed.triggers == 600
+
+
+async def test_a_daemon_that_is_started_later_knows_what_was_dropped(tmp_path: Path) -> None:
+    store = MemoryStore({GROUP.name: GROUP})
+    async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
+        pipeline.receive(without_last(1, 101))
+        await eventually(lambda: pipeline.figures().committed.triggers == 100)
+        await drop_the_day(store, pipeline)
+    async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
+        pipeline.receive(join([without_last(1, 101), epoch_7(make_block(GROUP, [(n, LAST) for n in range(1, 101)]))]))
+        await eventually(lambda: pipeline.figures().letters_aside == 100)
+        await eventually(lambda: pipeline.figures().duplicate == 100 * LAST)
+        assert letters(pipeline) == {int(AsideReason.DROPPED): 100}
+        assert await stored_and_dropped(store) == (0, 100 * LAST, 100 * LAST)
+
+
+async def test_what_waits_holds_its_day_and_no_other() -> None:
+    async with logging_to_memory(GROUP, assembly=SMALL) as logger:
+        pipeline = logger.pipelines["bpm"]
+        logger.store.serving.clear()
+        pipeline.receive(epoch_7(whole(GROUP, 1)))
+        await eventually(lambda: pipeline.figures().waiting.blocks > 0)
+        start_ns = START_NS // DAY_NS * DAY_NS
+        day, before = (
+            Period(group=GROUP.name, name="day", start_ns=start_ns - back, end_ns=start_ns - back + DAY_NS)
+            for back in (0, DAY_NS)
+        )
+        assert (pipeline.waits_for(day), pipeline.waits_for(before)) == (True, False)
+        logger.store.serving.set()
+        await eventually(lambda: not pipeline.figures().waiting.blocks)
+        assert not pipeline.waits_for(day)
