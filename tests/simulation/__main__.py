@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.simulation.fingerprint import fingerprint
 from tests.simulation.plan import Plan, draw
 from tests.simulation.seeds import run_seed, shrunk
 from tests.simulation.world import play
@@ -52,6 +53,7 @@ def run_seeds(arguments: argparse.Namespace) -> int:
     seeds = readings = lives = 0
     cpu_s, began = 0.0, time.monotonic()
     reported = began
+    code = fingerprint()  # before the first seed: what is changed beside a run of hours is not what it runs
     # As fresh processes: what one seed leaves behind in memory is not for another.
     with multiprocessing.get_context("spawn").Pool(arguments.jobs, maxtasksperchild=500) as pool:
         for outcome in pool.imap_unordered(run_seed, _seeds(arguments)):
@@ -67,10 +69,15 @@ def run_seeds(arguments: argparse.Namespace) -> int:
             if len(failed) >= arguments.most:
                 pool.terminate()
                 break
-    say(
+    found = (
         f"{seeds} seeds from {arguments.first}: {readings} readings, {lives} lives of daemons,"
-        f" {cpu_s / max(1, seeds):.2f} s of CPU a seed, {time.monotonic() - began:.0f} s; {len(failed)} with findings"
+        f" {cpu_s / max(1, seeds):.2f} s of CPU a seed, {time.monotonic() - began:.0f} s; {len(failed)} with findings;"
+        f" code {code}"
     )
+    say(found)
+    if arguments.log is not None:
+        with arguments.log.open("a", encoding="utf-8") as log:
+            log.write(f"{found}\n")
     for kind, count in kinds.most_common():
         say(f"  {count} x {kind}")
     for seed in sorted(failed)[: arguments.shrink]:
@@ -99,6 +106,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--most", type=int, default=5, help="stop after so many seeds with findings")
     parser.add_argument("--shrink", type=int, default=1, help="shrink so many failing plans")
+    parser.add_argument("--log", type=Path, help="a file to which the result is appended")
     parser.add_argument("--trace", action="store_true", help="print all that happens in the plans")
     arguments = parser.parse_args()
     if not arguments.plans:
