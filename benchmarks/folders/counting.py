@@ -2,7 +2,8 @@
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from schemas.config import DatabaseConfig
 
 SOCKET = ".s.PGSQL.5432"
 LEAVE_S = 5.0
+SETTLED_S = 0.5
+SETTLE_MOST_S = 10.0
 
 
 class Wire:
@@ -86,23 +89,50 @@ async def wire_bytes(spec: Spec) -> int:
         return wire.bytes
 
 
-async def cold_blocks(spec: Spec) -> int | None:
+async def cold_blocks(server: Server, spec: Spec) -> int | None:
     """Blocks that a server which has just started reads for a snapshot of the first folder.
 
-    Most of what it reads for any first question is read by asking for the second folder before. The count is of the
-    whole database: what the first folder needs of the catalog is in it.
+    What all folders share is read by asking for the second one before. PostgreSQL counts by table; in MariaDB the count
+    is of the whole server.
     """
     data, looks = Data(spec.snapshots), looks_at(spec)
+
+    async def read() -> float | None:
+        if server.backend is Backend.POSTGRESQL:
+            return await asyncio.to_thread(_read_of_tables, server.dsn, spec.snapshots.schema_name)
+        return (await looks.look()).read
+
     try:
         for folder in (1, 0):
-            before = await looks.settled()
+            before = await _settled(read)
             store = open_folders_store(spec.database, schema=spec.snapshots.schema_name, state_dir=spec.state_dir)
             await store.snapshot(data.paths[folder], data.at(AT_CHUNK))
             await store.close()
-        after = await looks.settled()
+        after = await _settled(read)
     finally:
         await looks.close()
-    return None if before.read is None or after.read is None else round(after.read - before.read)
+    return None if before is None or after is None else round(after - before)
+
+
+async def _settled(read: Callable[[], Awaitable[float | None]]) -> float | None:
+    """A count that no longer changes: what a session has counted is added up a moment after its end."""
+    before, until_s = await read(), time.monotonic() + SETTLE_MOST_S
+    while True:
+        await asyncio.sleep(SETTLED_S)
+        now = await read()
+        if now == before or time.monotonic() > until_s:
+            return now
+        before = now
+
+
+def _read_of_tables(dsn: str, schema: str) -> int:
+    """Blocks read of the tables of a schema, of their indexes and of what lies beside them, in PostgreSQL."""
+    text = (
+        "SELECT sum(heap_blks_read + idx_blks_read + coalesce(toast_blks_read + tidx_blks_read, 0))::int8"
+        " FROM pg_statio_user_tables WHERE schemaname = %s"
+    )
+    with psycopg.connect(dsn) as connection:
+        return int(connection.execute(text, (schema,)).fetchall()[0][0])
 
 
 def disk_bytes(server: Server, schema: str) -> int:

@@ -65,7 +65,7 @@ def counted(found: Running, done: list[Measured]) -> Iterator[Counted]:
             values["disk"] = disk_bytes(server, each.run.settings.schema_name)
         if each.part == COLD:
             found.restart[each.backend]()
-            values["blocks"] = asyncio.run(cold_blocks(spec))
+            values["blocks"] = asyncio.run(cold_blocks(server, spec))
         for what, value in values.items():
             if value is not None:
                 print_line(f"  {each.backend} {each.part} {each.name}: {what} {value:,.0f}")

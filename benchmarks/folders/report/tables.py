@@ -118,9 +118,8 @@ def _cold(record: Record) -> Table:
         for name in names(record, COLD, backend)
     ]
     note = (
-        "Blocks (of 8 kB in PostgreSQL, of 16 kB in MariaDB) that are read for a folder of 1,000 rows of 1 kB by a "
-        "server that has just started, by its counter of the whole database: with what a new connection and a folder "
-        "that was not asked for yet need of the catalog. "
+        "Blocks that are read for a folder of 1,000 rows of 1 kB by a server that has just started. PostgreSQL counts "
+        "those of the tables (8 kB), without its catalog, MariaDB those of the whole server (16 kB). "
         f"`{record.commands.get(COLD, '')}`"
     )
     return Table(
