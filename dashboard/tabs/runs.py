@@ -1,15 +1,19 @@
 """What the runs of workloads that a tab shows have in common: which there are, states in words, tiles, what is told."""
 
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from dash import html, set_props
+from dash import Dash, Input, Output, html, no_update, set_props
 
 from dashboard.feed.cache import TtlCache
+from dashboard.feed.client import DaemonUnavailable
 from dashboard.feed.hub import Hub
-from dashboard.tabs.parts import aria
+from dashboard.feed.relay import NotThere
+from dashboard.tabs.parts import aria, choose
+from dashboard.tabs.tables import Row, pressed
 from dashboard.words import NONE
 
 PAST_EVERY_S = 10.0
@@ -61,24 +65,35 @@ class Listing(Protocol):
         """Of a run that is started without any."""
 
 
+class Stamped(Protocol):
+    """What is known of a run."""
+
+    @property
+    def stamp(self) -> int:
+        """Another one whenever there is more."""
+
+
 S = TypeVar("S", bound=RunStatus)
 L = TypeVar("L", bound=Listing)
-K = TypeVar("K")
+K = TypeVar("K", bound=Stamped)
 
 
-class KnownRuns(Generic[S, L, K]):
+class KnownRuns(ABC, Generic[S, L, K]):
     """The run under way, which the status stream tells of, and those that were, each with what is known of it.
 
     Args:
-        kind: the field of the status that has it, and the choice in the address that names one.
+        kind: the field of the status that has it, the choice in the address that names one, and the first word of the
+            ids of elements.
+        words: the runs in a sentence.
         ask: lists those that were.
         most: so many runs are held with what is known of them.
 
     listed: the past runs. version: of that list, another one whenever it changes.
     """
 
-    def __init__(self, kind: str, hub: Hub, ask: Callable[[], Awaitable[L]], most: int) -> None:
-        self._kind = kind
+    def __init__(self, kind: str, words: str, hub: Hub, ask: Callable[[], Awaitable[L]], most: int) -> None:
+        self.kind = kind
+        self._words = words
         self._hub = hub
         self._ask_past = ask
         self._most = most
@@ -90,8 +105,37 @@ class KnownRuns(Generic[S, L, K]):
     @property
     def status(self) -> S | None:
         """Of the run under way, or of the last one since the daemon started."""
-        found: S | None = None if self._hub.status is None else getattr(self._hub.status, self._kind)
+        found: S | None = None if self._hub.status is None else getattr(self._hub.status, self.kind)
         return found
+
+    @abstractmethod
+    async def ask(self, run: str) -> K:
+        """Have what is known of a run be no older than is seen.
+
+        Raises:
+            DaemonUnavailable, NotThere: the daemon does not answer, or knows no such run.
+        """
+
+    async def asked(self, view: Mapping[str, Any]) -> str:
+        """Have the runs, and what is known of the one that is chosen; why not, in one line, else empty."""
+        try:
+            await self.ask_list()
+            if run := self.chosen(view):
+                await self.ask(run)
+        except DaemonUnavailable as problem:
+            return f"{self._words} are unknown: {problem}."
+        except NotThere as problem:
+            if self.listed is None:
+                return f"{self._words} are unknown: the daemon knows nothing of them, it is of an earlier version."
+            # Of one that has only begun there is nothing yet.
+            return f"The run {view[self.kind]} cannot be shown: {problem}." if view.get(self.kind) else ""
+        return ""
+
+    def marks(self, view: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What changes with what is known of the chosen run, and what with the list."""
+        run = self.chosen(view)
+        known = self.known(run)
+        return {"run": run, "stamp": known.stamp if known else 0}, {"run": run, "version": self.version}
 
     async def ask_list(self) -> None:
         """Have `listed` be no older than is seen.
@@ -120,7 +164,7 @@ class KnownRuns(Generic[S, L, K]):
     def chosen(self, view: Mapping[str, Any]) -> str:
         """The run that the address names; without one what runs now or ran last; empty where there is none."""
         newest = self.listed.past[0].id if self.listed is not None and self.listed.past else ""
-        return str(view.get(self._kind) or (newest if self.status is None else self.status.id))
+        return str(view.get(self.kind) or (newest if self.status is None else self.status.id))
 
     def chosen_run(self, tick: Tick) -> dict[str, Any]:
         """The run that is chosen: the fields of a `ShownRun`; tick: see parts.tick."""
@@ -135,6 +179,43 @@ class KnownRuns(Generic[S, L, K]):
             "is_dead": bool(given["dead"]),
             "is_busy": self.status is not None and self.status.is_active,
         }
+
+
+def problem_props(problem: str, said: str) -> tuple[Any, Any]:
+    """What shows a problem, or that there is none: text, and whether it is hidden; said: what is there."""
+    return (no_update, no_update) if problem == said else (problem, not problem)
+
+
+def differing(now: Sequence[Any], before: Sequence[Any]) -> list[Any]:
+    """What differs from before, and nothing to set in place of the rest."""
+    return [no_update if found == had else found for found, had in zip(now, before, strict=True)]
+
+
+def past_callbacks(
+    app: Dash,
+    runs: KnownRuns[Any, Any, Any],
+    rows: Callable[[Sequence[Any], str], list[Row]],
+    note: Callable[[Sequence[Any]], str],
+) -> None:
+    """Register what fills the table of past runs, and shows the one that is pressed.
+
+    rows: lines of the table, of past runs and the id of the one that is shown. note: stands beside it.
+    """
+    table = f"{runs.kind}-past-table"
+
+    @app.callback(
+        Output(table, "rowData"),
+        Output(f"{runs.kind}-past-note", "children"),
+        Input(f"{runs.kind}-listed", "data"),
+        prevent_initial_call=True,
+    )
+    async def listed(named: dict[str, Any]) -> Any:
+        past = [] if runs.listed is None else runs.listed.past
+        return rows(past, named["run"]), note(past)
+
+    @app.callback(Input(table, "cellRendererData"), prevent_initial_call=True)
+    async def show(given: dict[str, Any]) -> None:
+        choose(**{runs.kind: pressed(given)})
 
 
 P = TypeVar("P")

@@ -4,15 +4,14 @@ from typing import Any
 
 from dash import Dash, Input, Output, Patch, State, ctx, no_update, set_props
 
-from dashboard.feed.client import DaemonApi, DaemonUnavailable
+from dashboard.feed.client import DaemonApi
 from dashboard.feed.hub import Hub
-from dashboard.feed.relay import NotThere
 from dashboard.tabs.figures import empty
 from dashboard.tabs.forms import EVERY, box_id, checked, field_id, without
 from dashboard.tabs.orders import Order, Orders
-from dashboard.tabs.parts import choose, chosen
-from dashboard.tabs.runs import Tick, newer, set_changed
-from dashboard.tabs.tables import Row, pressed
+from dashboard.tabs.parts import chosen
+from dashboard.tabs.runs import Tick, differing, newer, past_callbacks, problem_props, set_changed
+from dashboard.tabs.tables import Row
 from dashboard.tabs.visits import charts
 from dashboard.tabs.visits.charts import LOW, TALL
 from dashboard.tabs.visits.form import MORE, NAME, unused, values_of, whole
@@ -34,7 +33,7 @@ def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
     _asked(app, runs)
     _told(app, runs)
     _charts(app, runs)
-    _past(app, runs)
+    past_callbacks(app, runs, past_rows, past_note)
     _form(app, Orders(api))
 
 
@@ -56,34 +55,9 @@ def _asked(app: Dash, runs: VisitRuns) -> None:
     async def look(one: Tick, other: Tick, said: str, *before: Any) -> Any:
         """Ask what is to be drawn, and say whether it is something else than before."""
         view = (newer(one, other) or {"view": {}})["view"]
-        problem = await asked(runs, view)
-        run = runs.chosen(view)
-        has = runs.known(run)
-        now = (
-            {"run": run, "stamp": has.stamp if has else 0},
-            {"run": run, "version": runs.version},
-            runs.listed and runs.listed.settings.model_dump(mode="json", by_alias=True),
-        )
-        return (
-            *((no_update, no_update) if problem == said else (problem, not problem)),
-            *(no_update if found == had else found for found, had in zip(now, before, strict=True)),
-        )
-
-
-async def asked(runs: VisitRuns, view: dict[str, Any]) -> str:
-    """Have the runs and the figures of the one that is chosen; why not, in one line, else empty."""
-    try:
-        await runs.ask_list()
-        if run := runs.chosen(view):
-            await runs.ask(run)
-    except DaemonUnavailable as problem:
-        return f"Visits are unknown: {problem}."
-    except NotThere as problem:
-        if runs.listed is None:
-            return "Visits are unknown: the daemon knows nothing of visits, it is of an earlier version."
-        # Of one that has only begun there are no figures yet.
-        return f"The run {view['visits']} cannot be shown: {problem}." if view.get("visits") else ""
-    return ""
+        problem = await runs.asked(view)
+        configured = runs.listed and runs.listed.settings.model_dump(mode="json", by_alias=True)
+        return *problem_props(problem, said), *differing((*runs.marks(view), configured), before)
 
 
 def _told(app: Dash, runs: VisitRuns) -> None:
@@ -172,22 +146,6 @@ def beside(figures: VisitsFigures | None, scale: str) -> dict[str, dict[str, Any
         "visits-fits-note": {"children": f"paper: {figures.paper.label}" if figures.paper else ""},
     }
     return props | further
-
-
-def _past(app: Dash, runs: VisitRuns) -> None:
-    @app.callback(
-        Output("visits-past-table", "rowData"),
-        Output("visits-past-note", "children"),
-        Input("visits-listed", "data"),
-        prevent_initial_call=True,
-    )
-    async def listed(named: dict[str, Any]) -> Any:
-        past = [] if runs.listed is None else runs.listed.past
-        return past_rows(past, named["run"]), past_note(past)
-
-    @app.callback(Input("visits-past-table", "cellRendererData"), prevent_initial_call=True)
-    async def show(given: dict[str, Any]) -> None:
-        choose(visits=pressed(given))
 
 
 def _form(app: Dash, orders: Orders) -> None:

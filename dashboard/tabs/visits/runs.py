@@ -74,7 +74,7 @@ class VisitRuns(KnownRuns[VisitsStatus, Visits, Known]):
     """Runs of visits."""
 
     def __init__(self, hub: Hub, api: DaemonApi) -> None:
-        super().__init__("visits", hub, lambda: answer_of(api, Visits, "/visits"), MOST)
+        super().__init__("visits", "Visits", hub, lambda: answer_of(api, Visits, "/visits"), MOST)
         self._api = api
         self._due = TtlCache[Known]()
 

@@ -14,7 +14,7 @@ from dashboard.feed.client import Daemon, DaemonApi
 from dashboard.feed.hub import Hub
 from dashboard.tabs.forms import checked
 from dashboard.tabs.reads.snapshots import charts, runs
-from dashboard.tabs.reads.snapshots.callbacks import asked, beside, cliff_lines, of_clients
+from dashboard.tabs.reads.snapshots.callbacks import beside, cliff_lines, of_clients
 from dashboard.tabs.reads.snapshots.form import FIRST, MORE, SUGGESTED
 from dashboard.tabs.reads.snapshots.layout import PAST, TILES
 from dashboard.tabs.reads.snapshots.runs import Known, Shown, SnapshotRuns, followed
@@ -314,29 +314,29 @@ async def test_the_daemon_is_asked_for_what_is_chosen(monkeypatch: pytest.Monkey
     api = DaemonApi(Daemon(url=f"http://127.0.0.1:{port}"))
     try:
         found = SnapshotRuns(hub, api)
-        assert await asked(found, {"snapshots": None}) == ""
+        assert await found.asked({"snapshots": None}) == ""
         assert found.chosen({}) == "b"
         of_b = found.known("b")
         assert of_b is not None
         assert of_b.record is not None
         hub.take(snapshot(1, BEGAN_NS).model_copy(update={"snapshots": status()}))
-        assert await asked(found, {}) == ""
+        assert await found.asked({}) == ""
         assert found.chosen({}) == RUN
         first = found.known(RUN)
         assert first is not None
         assert len(first.cycles) == 400
         figures["snapshots"] = STATUS | {"figures": STATUS["figures"] | {"cycles": 460}}
-        assert await asked(found, {}) == ""
+        assert await found.asked({}) == ""
         second = found.known(RUN)
         assert second is not None
         assert (len(second.cycles), len(second.samples), second.stamp) == (460, 230, first.stamp + 1)
-        problem = await asked(found, {"snapshots": "none"})
+        problem = await found.asked({"snapshots": "none"})
         assert problem == "The run none cannot be shown: nothing is kept here of a run none."
-        assert "cannot be shown: it is no id of a run" in await asked(found, {"snapshots": "../x"})
+        assert "cannot be shown: it is no id of a run" in await found.asked({"snapshots": "../x"})
     finally:
         server.should_exit = True
         await serving
         await api.close()
     nobody = DaemonApi(Daemon(url=f"http://127.0.0.1:{port}"))
-    assert "Runs of snapshot readers are unknown: the daemon at" in await asked(SnapshotRuns(hub, nobody), {})
+    assert "Runs of snapshot readers are unknown: the daemon at" in await SnapshotRuns(hub, nobody).asked({})
     await nobody.close()

@@ -15,7 +15,6 @@ from dashboard.feed.client import Daemon, DaemonApi
 from dashboard.feed.hub import Hub
 from dashboard.tabs.runs import newer
 from dashboard.tabs.visits import runs as runs_
-from dashboard.tabs.visits.callbacks import asked
 from dashboard.tabs.visits.charts import SERIES, STEPS
 from dashboard.tabs.visits.runs import OF_VISIT, VisitRuns, following, has_grown
 from schemas.api.visits import TIMES, Visits, VisitsFigures, VisitsRun
@@ -126,15 +125,15 @@ async def test_the_daemon_is_asked_once_however_many_look_and_again_when_there_i
     monkeypatch.setattr(runs_, "EVERY_S", 0.0)
     stand.status(done=300, here=300)
     stand.served["shown_visits"] = 300
-    assert await asyncio.gather(*(asked(stand.runs, {}) for _ in range(5))) == [""] * 5
+    assert await asyncio.gather(*(stand.runs.asked({}) for _ in range(5))) == [""] * 5
     assert stand.counted["visits"] == 1
     known = stand.runs.known(LIVE)
     assert known is not None
-    assert await asked(stand.runs, {}) == ""
+    assert await stand.runs.asked({}) == ""
     assert stand.runs.known(LIVE) is known
     stand.served["shown_visits"] = 340
     stand.status(done=340, here=340)
-    assert await asked(stand.runs, {}) == ""
+    assert await stand.runs.asked({}) == ""
     grown = stand.runs.known(LIVE)
     assert grown is not None
     assert (grown.stamp, grown.same, stand.counted["visits"]) == (known.stamp + 1, 300, 2)
@@ -142,11 +141,11 @@ async def test_the_daemon_is_asked_once_however_many_look_and_again_when_there_i
 
 async def test_the_address_names_a_run_else_it_is_the_one_under_way_or_the_newest(stand: Stand) -> None:
     view: dict[str, Any] = {"visits": None}
-    assert await asked(stand.runs, view) == ""
+    assert await stand.runs.asked(view) == ""
     assert stand.runs.shown({"view": view, "dead": False}).id == ""
     stand.served["past_visits"] = [OVER, f"{OVER}-2"]
     stand.status()
-    assert await asked(stand.runs, view | {"visits": f"{OVER}-2"}) == ""
+    assert await stand.runs.asked(view | {"visits": f"{OVER}-2"}) == ""
     shown = stand.runs.shown({"view": view | {"visits": f"{OVER}-2"}, "dead": False})
     assert (shown.live, shown.is_busy, shown.kept and shown.kept.problem) == (None, True, "it was stopped on request")
     assert shown.last is not None
@@ -157,13 +156,13 @@ async def test_the_address_names_a_run_else_it_is_the_one_under_way_or_the_newes
 
 
 async def test_what_cannot_be_had_is_said_in_one_line(stand: Stand) -> None:
-    problem = await asked(stand.runs, {"visits": "20010101T000000Z"})
+    problem = await stand.runs.asked({"visits": "20010101T000000Z"})
     assert problem.startswith("The run 20010101T000000Z cannot be shown: nothing is kept here of visits")
     stand.status(id="20270101T000000Z")
     stand.served["visits"] = None  # it has only begun: there are no figures
-    assert await asked(stand.runs, {}) == ""
+    assert await stand.runs.asked({}) == ""
     nobody = DaemonApi(Daemon(url=f"http://127.0.0.1:{free_port()}"))
-    assert (await asked(VisitRuns(Hub(daemon="", build="0"), nobody), {})).startswith("Visits are unknown: the daemon")
+    assert (await VisitRuns(Hub(daemon="", build="0"), nobody).asked({})).startswith("Visits are unknown: the daemon")
     await nobody.close()
 
 
@@ -171,7 +170,7 @@ async def test_no_more_figures_are_held_than_somebody_looks_at(stand: Stand) -> 
     names = [f"202512{10 + number}T120000Z" for number in range(runs_.MOST + 1)]
     stand.served["past_visits"] = names
     for name in names:
-        assert await asked(stand.runs, {"visits": name}) == ""
+        assert await stand.runs.asked({"visits": name}) == ""
     assert [stand.runs.known(name) is not None for name in names] == [False, *[True] * runs_.MOST]
 
 

@@ -5,20 +5,18 @@ from typing import Any
 
 from dash import Dash, Input, Output, State, ctx, no_update, set_props
 
-from dashboard.feed.client import DaemonApi, DaemonUnavailable
+from dashboard.feed.client import DaemonApi
 from dashboard.feed.hub import Hub
-from dashboard.feed.relay import NotThere
 from dashboard.tabs.figures import empty
 from dashboard.tabs.forms import EVERY, checked, field_id, taken
 from dashboard.tabs.orders import Order, Orders
-from dashboard.tabs.parts import choose, chosen, key
+from dashboard.tabs.parts import chosen, key
 from dashboard.tabs.reads.snapshots import charts
 from dashboard.tabs.reads.snapshots.charts import LOW, TALL
 from dashboard.tabs.reads.snapshots.form import MORE, NAME
 from dashboard.tabs.reads.snapshots.runs import Known, SnapshotRuns
 from dashboard.tabs.reads.snapshots.words import client_keys, past_note, past_rows, plan, told
-from dashboard.tabs.runs import Props, Tick, newer, set_changed
-from dashboard.tabs.tables import pressed
+from dashboard.tabs.runs import Props, Tick, differing, newer, past_callbacks, problem_props, set_changed
 from schemas.api.snapshots import CliffPoint, SnapshotSettings, SnapshotsStatus, SnapshotsSummary
 from schemas.folders.folders import FolderLayout
 
@@ -29,7 +27,7 @@ def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
     _asked(app, runs)
     _told(app, runs)
     _charts(app, runs)
-    _past(app, runs)
+    past_callbacks(app, runs, past_rows, past_note)
     _form(app, Orders(api))
 
 
@@ -49,30 +47,8 @@ def _asked(app: Dash, runs: SnapshotRuns) -> None:
     async def look(one: Tick, other: Tick, said: str, *before: Any) -> Any:
         """Ask what is to be drawn, and say whether it is something else than before."""
         view = (newer(one, other) or {"view": {}})["view"]
-        problem = await asked(runs, view)
-        run = runs.chosen(view)
-        has = runs.known(run)
-        now = ({"run": run, "stamp": has.stamp if has else 0}, {"run": run, "version": runs.version})
-        return (
-            *((no_update, no_update) if problem == said else (problem, not problem)),
-            *(no_update if found == had else found for found, had in zip(now, before, strict=True)),
-        )
-
-
-async def asked(runs: SnapshotRuns, view: dict[str, Any]) -> str:
-    """Have the runs, and what the one that is chosen has measured; why not, in one line, else empty."""
-    try:
-        await runs.ask_list()
-        if run := runs.chosen(view):
-            await runs.ask(run)
-    except DaemonUnavailable as problem:
-        return f"Runs of snapshot readers are unknown: {problem}."
-    except NotThere as problem:
-        if runs.listed is None:
-            return "The daemon knows nothing of snapshot readers: it is of an earlier version."
-        # Of one that has only begun there is nothing yet.
-        return f"The run {view['snapshots']} cannot be shown: {problem}." if view.get("snapshots") else ""
-    return ""
+        problem = await runs.asked(view)
+        return *problem_props(problem, said), *differing(runs.marks(view), before)
 
 
 def _told(app: Dash, runs: SnapshotRuns) -> None:
@@ -166,22 +142,6 @@ def _of_time(known: Known | None) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"snapshots-{name}-drawn", {"aria-label": words}
     words = f"Seconds until the snapshot was there, of {len(known.cycles):,} cycles: {charts.query_words(known)}"
     yield "snapshots-times-drawn", {"aria-label": words}
-
-
-def _past(app: Dash, runs: SnapshotRuns) -> None:
-    @app.callback(
-        Output("snapshots-past-table", "rowData"),
-        Output("snapshots-past-note", "children"),
-        Input("snapshots-listed", "data"),
-        prevent_initial_call=True,
-    )
-    async def listed(named: dict[str, Any]) -> Any:
-        past = [] if runs.listed is None else runs.listed.past
-        return past_rows(past, named["run"]), past_note(past)
-
-    @app.callback(Input("snapshots-past-table", "cellRendererData"), prevent_initial_call=True)
-    async def show(given: dict[str, Any]) -> None:
-        choose(snapshots=pressed(given))
 
 
 def _form(app: Dash, orders: Orders) -> None:

@@ -61,7 +61,9 @@ class SnapshotRuns(KnownRuns[SnapshotsStatus, Snapshots, Known]):
     """Runs of snapshot readers."""
 
     def __init__(self, hub: Hub, api: DaemonApi) -> None:
-        super().__init__("snapshots", hub, lambda: answer_of(api, Snapshots, "/snapshots"), MOST)
+        super().__init__(
+            "snapshots", "Runs of snapshot readers", hub, lambda: answer_of(api, Snapshots, "/snapshots"), MOST
+        )
         self._api = api
         self._due = TtlCache[Known]()
 
