@@ -5,7 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
+from daemon.core.configuration import LoadedConfig
 from daemon.core.outcome import CommandFailed
+from schemas.checking.problems import suggestion
+from schemas.config import GroupConfig
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
@@ -41,6 +44,25 @@ CaFile = Annotated[
         show_default=False,
     ),
 ]
+
+
+def groups_of(loaded: LoadedConfig, group: str | None) -> dict[str, GroupConfig]:
+    """The groups with triggers by name, or the one that `--group` names.
+
+    Raises:
+        CommandFailed: there is none.
+    """
+    sections = {section.name: section for section in loaded.config.trigger_groups}
+    if not sections:
+        raise CommandFailed(f"{loaded.path} has no group with triggers; all of them report into folders")
+    if group is None:
+        return sections
+    folders = {section.name: section.folder for section in loaded.config.groups if section.folder is not None}
+    if group in folders:
+        raise CommandFailed(f"--group: {group!r} reports on change, and has no triggers; look into {folders[group]}")
+    if group not in sections:
+        raise CommandFailed(f"--group: {loaded.path} has no group {group!r}; {suggestion(group, sections)}")
+    return {group: sections[group]}
 
 
 def changes_of(texts: list[str]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def test_old_hours_go_and_nothing_is_called_lost(
     file.write_text(text + RETENTION)
     said = triggerlog("retention", "plan", str(file)).stdout.splitlines()
     refused = triggerlog("retention", "list", str(file), "--group", "bmp")
-    assert (refused.returncode, "has no group 'bmp', but bpm" in refused.stderr) == (1, True)
+    assert (refused.returncode, "has no group 'bmp'; did you mean `bpm`?" in refused.stderr) == (1, True)
     planned = json.loads(triggerlog("retention", "plan", str(file), "--json").stdout)
     assert [drop["rule"] for drop in planned["drops"]] == ["age"] * len(planned["drops"])
     # Of eight hours the two newest stay, and those that ended less than 2.4 hours ago.

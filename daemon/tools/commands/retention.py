@@ -17,7 +17,7 @@ from daemon.retention.keeper import words_of
 from daemon.retention.limits import are_limited, disk_of, folder_of, states_of, usage_of
 from daemon.retention.planner import GIB, Plan
 from daemon.retention.planner import plan as make_plan
-from daemon.tools.options import AsJson, File
+from daemon.tools.options import AsJson, File, groups_of
 from schemas.api.retention import DroppedPeriod
 from schemas.retention import Dropped
 
@@ -67,9 +67,7 @@ def plan(file: File, as_json: AsJson = False) -> None:
 def list_(file: File, group: Group = None, as_json: AsJson = False) -> None:
     """List what was dropped: which period, how much, when, and for which limit."""
     loaded = load_config(file)
-    names = [section.name for section in loaded.config.groups]
-    if group is not None and group not in names:
-        raise CommandFailed(f"--group: {loaded.path} has no group {group!r}, but {', '.join(names)}")
+    groups_of(loaded, group)  # refuses a name that is none
     account = asyncio.run(_with_store(loaded, lambda store: store.dropped()))
     wanted = _wanted(account, group)
     if as_json:

@@ -32,7 +32,7 @@ from daemon.tools.export.folders import FolderChoice, export_folder, folder_time
 from daemon.tools.export.marks import beside, marks_of, write_csv
 from daemon.tools.export.span import FOREVER_NS, Choice, newest_run, span_of
 from daemon.tools.export.writers import NEEDED, writer_of
-from daemon.tools.options import File
+from daemon.tools.options import File, groups_of
 from schemas.batch import Layout
 from schemas.checking.problems import listed, suggestion
 from schemas.conditions.calibration import BUTTONS, POSITION, By
@@ -312,19 +312,10 @@ def _ending(output: Path) -> str:
 
 
 def _section(loaded: LoadedConfig, group: str | None) -> GroupConfig:
-    sections = {section.name: section for section in loaded.config.trigger_groups}
-    if not sections:
-        raise CommandFailed(f"{loaded.path} has no group with triggers; all of them report into folders")
-    if group is None:
-        if len(sections) > 1:
-            raise CommandFailed(f"--group: name one of {listed(sections)}; a file holds one group")
-        return next(iter(sections.values()))
-    folders = {section.name: section.folder for section in loaded.config.groups if section.folder is not None}
-    if group in folders:
-        raise CommandFailed(f"--group: {group!r} reports on change, and has no triggers; look into {folders[group]}")
-    if group not in sections:
-        raise CommandFailed(f"--group: {loaded.path} has no group {group!r}; {suggestion(group, sections)}")
-    return sections[group]
+    sections = groups_of(loaded, group)
+    if len(sections) > 1:
+        raise CommandFailed(f"--group: name one of {listed(sections)}; a file holds one group")
+    return next(iter(sections.values()))
 
 
 def _times(

@@ -18,7 +18,7 @@ from daemon.core.configuration.database import store_of
 from daemon.core.outcome import CommandFailed, examples
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
-from daemon.tools.options import AsJson, CaFile, DaemonUrl, File, TokenFile
+from daemon.tools.options import AsJson, CaFile, DaemonUrl, File, TokenFile, groups_of
 from daemon.tools.reconcile.verdicts import Findings, Verdict, judge
 from schemas.batch import Layout
 
@@ -74,16 +74,10 @@ def reconcile(
 
 
 def _names(loaded: LoadedConfig, group: str | None, removed: int) -> list[str]:
-    names = [section.name for section in loaded.config.trigger_groups]
-    if not names:
-        raise CommandFailed(f"{loaded.path} has no group with triggers to count; all of them report into folders")
-    if group is None:
-        if removed and len(names) > 1:
-            raise CommandFailed(f"--removed counts readings of one group; name it with --group ({', '.join(names)})")
-        return names
-    if group not in names:
-        raise CommandFailed(f"--group: {loaded.path} has no group {group!r}, but {', '.join(names)}")
-    return [group]
+    names = list(groups_of(loaded, group))
+    if removed and len(names) > 1:
+        raise CommandFailed(f"--removed counts readings of one group; name it with --group ({', '.join(names)})")
+    return names
 
 
 async def _survey(
