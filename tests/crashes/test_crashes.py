@@ -68,7 +68,8 @@ async def test_it_is_killed_again_and_again(server: ThrowawayServer, victim: Vic
 @pytest.mark.slow
 @pytest.mark.parametrize("server", [Backend.MYSQL, Backend.MONGODB], ids=str, indirect=True)
 async def test_a_daemon_may_start_before_its_database(server: ThrowawayServer, tmp_path: Path) -> None:
-    target = Target(settings={"dsn": await asyncio.to_thread(server.start)}, server=server)
+    dsn = await asyncio.to_thread(server.start)
+    target = Target(settings={"dsn": dsn}, server=server)
     await asyncio.to_thread(server.stop)
 
     async def start_server() -> None:
@@ -78,7 +79,7 @@ async def test_a_daemon_may_start_before_its_database(server: ThrowawayServer, t
         await asyncio.to_thread(server.start)
 
     starting = asyncio.create_task(start_server())
-    async with running_system(target, machine(), tmp_path, schema="crashes", settings=SETTINGS) as system:
+    async with running_system(target, machine(dsn), tmp_path, schema="crashes", settings=SETTINGS) as system:
         await starting
         await system.until(lambda: system.load.acknowledged > KILLS * INSTRUMENTS, "readings are acknowledged")
         see_all_is_there(system, await system.finish())
