@@ -548,7 +548,7 @@ async def test_totals(request: pytest.FixtureRequest, make: Make, opened: Any, r
     assert answer["run"].tolist() == [1, 2]
     rows = [dict(zip(TOTALS.names, row.item(), strict=True)) for row in answer]
     account = {"sequence": 2, "account_triggers": 23, "account_readings": 275, "journal_readings": 239}
-    account |= {"moved_triggers": 0, "moved_readings": 0}
+    account |= {"moved_triggers": 0, "moved_readings": 0, "dropped": 0}
     ledger = np.concatenate([np.delete(first.ledger, 3), revised])
     for row, ledger_rows, wanted in (
         (rows[0], ledger, counted(layout, triggers=20, readings=239, expected=240)),

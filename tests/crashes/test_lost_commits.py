@@ -49,7 +49,11 @@ max_mib = {journal}
 [api]
 port = 0
 """
-WRITER = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"
+WRITERS = """
+    SELECT pid FROM pg_stat_activity
+    WHERE backend_type IN ('walwriter', 'background writer', 'checkpointer', 'autovacuum launcher')
+"""
+"""What writes the WAL beside those who commit: also who writes a block, which the WAL has to precede."""
 
 
 @contextmanager
@@ -58,14 +62,15 @@ def late_postgresql(folder: Path) -> Iterator[tuple[ThrowawayServer, str]]:
     server = ThrowawayPostgresql(folder / "server")
     dsn = server.start()
 
-    async def writer() -> int:
+    async def writers() -> list[int]:
         connection = await asyncpg.connect(dsn)
         try:
-            return int(await connection.fetchval(WRITER))
+            return [row["pid"] for row in await connection.fetch(WRITERS)]
         finally:
             await connection.close()
 
-    os.kill(asyncio.run(writer()), signal.SIGSTOP)
+    for writer in asyncio.run(writers()):
+        os.kill(writer, signal.SIGSTOP)
     try:
         yield server, dsn
     finally:
