@@ -118,12 +118,13 @@ def _query(record: Record, backend: str) -> Finding | None:
 
 
 def _load(record: Record, backend: str) -> Finding | None:
-    found = of(record, EFFICIENCY, backend, PAPERS) or of(record, EFFICIENCY, backend, OURS)
+    # Of the paper's layout alone, which is under the paper's load: a database that is asked for less refutes nothing.
+    found = of(record, EFFICIENCY, backend, PAPERS)
     alone, loaded = last_seconds(found), middle(found, lambda each: each.p50_s)
     if alone is None or loaded is None:
         return None
     return Finding(
-        claim=f"Alone a snapshot takes far less than under load ({found[0].name})",
+        claim=f"Alone a snapshot takes far less than under load ({PAPERS})",
         paper="“standalone query takes << 500 s”",
         verdict=_verdict(alone < loaded / 2),
         measured=f"{number(alone)} s alone, {number(loaded)} s among {found[0].run.settings.clients} clients",
