@@ -9,7 +9,7 @@ import httpx
 
 from benchmarks.folders.plan import ARRAYS, FIVE_FOLD, LAYOUTS, OURS, PAPERS, Plan
 from benchmarks.folders.record import Writing
-from benchmarks.report.formatting import number
+from benchmarks.report.formatting import number as shown
 from benchmarks.rounds.progress import begin, print_line
 from daemon.api.snapshots import PATH
 from daemon.client.api.reach import Reach
@@ -47,7 +47,8 @@ async def _writing(backend: Backend, plan: Plan, folder: Path) -> list[Writing]:
                 begin("folders", f"writing, {backend}, {name}, round {number + 1} of {plan.rounds}")
                 each = await _block(client, backend, name, number, readers)
                 found.append(each)
-                print_line(f"  {backend} {name}, round {number + 1}: {each.rate:.1f} triggers/s, p99 {number(each.p99_ms)} ms")
+                p99 = "?" if each.p99_ms is None else shown(each.p99_ms)
+                print_line(f"  {backend} {name}, round {number + 1}: {each.rate:.1f} triggers/s, p99 {p99} ms")
     return found
 
 
