@@ -53,7 +53,7 @@ SETTINGS = """\
 listen_addresses = ''
 unix_socket_directories = '{sockets}'
 shared_buffers = 256MB
-# Snapshot readers may be 1,000 clients, and late ones are connected at the same time; one that is not there costs some 20 kB.
+# Snapshot readers may be 1,000 clients, and late ones are connected at the same time.
 max_connections = 1100
 # After a checkpoint the next change of every page logs that page whole: rare ones keep the log, and the writing, lean.
 max_wal_size = 4GB
