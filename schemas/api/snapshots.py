@@ -200,7 +200,7 @@ class SnapshotLoading(Model):
 
 
 class CliffPoint(Model):
-    """A snapshot of the first folders, read twice: what the second reading needs."""
+    """A snapshot of the first folders, read again: what the reading that needed the fewest blocks needs."""
 
     folders: int
     rows: int

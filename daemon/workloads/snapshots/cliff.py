@@ -18,6 +18,9 @@ POINTS = 12
 """At most."""
 AT_CHUNK = 7
 """Which snapshot is read; any would do."""
+READINGS = 3
+"""A snapshot is read again so often at most, and the reading with the fewest blocks counts: what a server reads by itself
+meanwhile, as autovacuum does, is counted, too, and pushes blocks out of the cache."""
 
 
 def sizes(folders: int) -> list[int]:
@@ -36,20 +39,29 @@ async def cliff(data: Data, looks: Looks, opened: Callable[[], FoldersStore]) ->
     """
     at = data.at(AT_CHUNK)
     for folders in sizes(data.folders):
-        await _read(opened(), data.paths[:folders], at)
-        before = await looks.settled()
-        began_s = time.monotonic()
-        blocks = await _read(opened(), data.paths[:folders], at)
-        seconds = time.monotonic() - began_s
-        after = await looks.settled()
-        yield CliffPoint(
-            folders=folders,
-            rows=sum(len(block) for block in blocks),
-            value_bytes=sum(len(block) for block in blocks) * data.settings.payload_bytes,
-            read=_between(before, after, "read"),
-            hit=_between(before, after, "hit"),
-            seconds=seconds,
-        )
+        paths = data.paths[:folders]
+        await _read(opened(), paths, at)
+        again = [await _point(data, looks, opened(), paths, at)]
+        while again[-1].read and len(again) < READINGS:
+            again.append(await _point(data, looks, opened(), paths, at))
+        yield min(again, key=lambda point: point.read or 0)
+
+
+async def _point(data: Data, looks: Looks, store: FoldersStore, paths: list[str], at: int) -> CliffPoint:
+    """Read a snapshot once, between two looks at the server."""
+    before = await looks.settled()
+    began_s = time.monotonic()
+    rows = sum(len(block) for block in await _read(store, paths, at))
+    seconds = time.monotonic() - began_s
+    after = await looks.settled()
+    return CliffPoint(
+        folders=len(paths),
+        rows=rows,
+        value_bytes=rows * data.settings.payload_bytes,
+        read=_between(before, after, "read"),
+        hit=_between(before, after, "hit"),
+        seconds=seconds,
+    )
 
 
 async def _read(store: FoldersStore, paths: list[str], at: int) -> list[Array]:
