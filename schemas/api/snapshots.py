@@ -210,7 +210,7 @@ class CliffPoint(Model):
         "does not say"
     )
     hit: int | None = Field(description="blocks that it found in its cache; null where it does not say")
-    seconds: float = Field(description="of the second reading")
+    seconds: float = Field(description="of that reading")
 
 
 class SnapshotCycles(Model):

@@ -19,8 +19,8 @@ POINTS = 12
 AT_CHUNK = 7
 """Which snapshot is read; any would do."""
 READINGS = 3
-"""A snapshot is read again so often at most, and the reading with the fewest blocks counts: what a server reads by itself
-meanwhile, as autovacuum does, is counted, too, and pushes blocks out of the cache."""
+"""A snapshot is read again so often at most, and the reading with the fewest blocks counts: what a server reads by
+itself meanwhile, as autovacuum does, is counted, too, and pushes blocks out of the cache."""
 
 
 def sizes(folders: int) -> list[int]:
