@@ -22,6 +22,8 @@ class PostgresqlDropping(Dropping[Connection]):
     beside a default partition.
     """
 
+    server_ns = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::int8"
+
     async def _set_apart(self, begun: Dropped) -> None:
         child = self._apart(begun.period)
         async with self._connection.transaction():
