@@ -217,7 +217,7 @@ class RetentionKeeper:
 
     def _note_problem(self, problem: str | None) -> None:
         if problem is not None and problem != self._problem:
-            self._events.warning(f"retention can drop nothing now: {problem}")
+            self._events.warning(f"retention cannot drop all that its limits ask for: {problem}")
         self._problem = problem
 
     # --- what others ask ----------------------------------------------------------------------------------------

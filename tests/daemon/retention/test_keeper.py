@@ -157,7 +157,9 @@ async def test_a_store_that_is_away_or_a_table_in_use_is_told_and_tried_again(mo
     await keeper.look()
     await keeper.look()
     assert keeper.status().problem == "it is away"
-    assert [event.text for event in events.newest()] == ["retention can drop nothing now: it is away"]
+    assert [event.text for event in events.newest()] == [
+        "retention cannot drop all that its limits ask for: it is away"
+    ]
     store.fail_with(None)
     patience: list[float] = []
     really = store.drop
