@@ -360,6 +360,31 @@ async def test_two_that_drop_the_same_period_lose_nothing(
     assert (found["stored"] + found["dropped"]).tolist() == expected
 
 
+@pytest.mark.parametrize("kind", ["rows"])
+async def test_a_partition_of_another_role_is_not_set_apart_for_ever(
+    make: Make, opened: Callable, rng: np.random.Generator, schema: str
+) -> None:
+    group = group_of()
+    store = await opened(make(group))
+    await filled(store, group, rng)
+    period = await period_of(store, group, noon(3))
+    async with store._reader() as admin:
+        await admin.execute(f"CREATE ROLE {schema} LOGIN; GRANT ALL ON SCHEMA {schema} TO {schema}")
+        await admin.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {schema}")
+        await admin.execute(f'ALTER TABLE {schema}."{group.name}" OWNER TO {schema}')
+    try:
+        async with store._reader() as connection:
+            await connection.execute(f"SET ROLE {schema}")
+            dropping = store._dropping(connection, store._tables[group.name], patience_s=1)
+            with pytest.raises(StoreError, match="belongs to another role"):
+                await dropping.drop(period, Rule.SIZE, 5)
+            await connection.execute("RESET ROLE")
+        assert await store.dropped() == {group.name: ()}
+    finally:
+        async with store._reader() as admin:
+            await admin.execute(f"REASSIGN OWNED BY {schema} TO postgres; DROP OWNED BY {schema}; DROP ROLE {schema}")
+
+
 @pytest.mark.parametrize("kind", ["rows", "mysql-rows"])
 async def test_a_daemon_whose_clock_is_ahead_of_the_servers_drops_nothing_by_age(
     make: Make, opened: Callable, rng: np.random.Generator
