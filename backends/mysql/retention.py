@@ -20,8 +20,10 @@ from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import compiled, literal, quoted
 from backends.mysql.schema.partitions import FIRST, MOVED_AT_MOST, Range, how_full, listing, ranges_of, reorganize
 from backends.mysql.server.errors import LOCK_WAIT, number_of
+from backends.mysql.server.locks import release, take
+from backends.sql.connection import LockNotGranted
 from backends.sql.retention import Dropping, apart_name, no_such
-from schemas.retention import Dropped, Period
+from schemas.retention import Dropped, Period, Rule
 
 
 async def tables_there(connection: Connection, schema: str, names: Sequence[str]) -> set[str]:
@@ -41,6 +43,21 @@ LEAST_PATIENCE_S = 1
 
 class MysqlDropping(Dropping[Connection]):
     """Drops periods of one group; EXCHANGE and what follows wait for open transactions that have read the table."""
+
+    server_ns = "SELECT UNIX_TIMESTAMP() * 1000000000"
+
+    async def drop(self, period: Period, rule: Rule, at_ns: int) -> Dropped:
+        """Drop a period, under a lock: a statement of a client that was killed goes on, and may exchange it yet."""
+        name = f"dropping {self._schema}.{self._tables.data.name}"
+        try:
+            await take(self._connection, name, LEAST_PATIENCE_S)
+        except LockNotGranted:
+            table = self._tables.data.name
+            raise StoreBusy(f"something of table {table!r} is being dropped over another connection") from None
+        # When something goes wrong the connection ends, and the lock goes with it.
+        dropped = await super().drop(period, rule, at_ns)
+        await release(self._connection, name)
+        return dropped
 
     async def _set_apart(self, begun: Dropped) -> None:
         name, table = self._range_of(begun.period), self._tables.data.name

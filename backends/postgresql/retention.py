@@ -5,6 +5,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from backends.base import StoreError
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import compiled, literal, quoted
 from backends.sql.retention import Dropping, no_such
@@ -12,7 +13,11 @@ from schemas.retention import Dropped
 
 DURABLY = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
 """In a transaction: it survives a crash of the server, whatever other sessions ask for."""
-IS_PARTITION = "SELECT pg_total_relation_size(oid) FROM pg_class WHERE oid = to_regclass($1) AND relispartition"
+IS_PARTITION = """
+    SELECT CASE WHEN pg_has_role(relowner, 'USAGE') THEN pg_total_relation_size(oid) ELSE -1 END
+    FROM pg_class WHERE oid = to_regclass($1) AND relispartition
+"""
+"""The size of a partition; -1 where it belongs to a role that the login is no member of."""
 
 
 class PostgresqlDropping(Dropping[Connection]):
@@ -22,6 +27,8 @@ class PostgresqlDropping(Dropping[Connection]):
     beside a default partition.
     """
 
+    server_ns = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::int8"
+
     async def _set_apart(self, begun: Dropped) -> None:
         child = self._apart(begun.period)
         async with self._connection.transaction():
@@ -29,6 +36,11 @@ class PostgresqlDropping(Dropping[Connection]):
             size = await self._connection.fetchval(IS_PARTITION, child)
             if size is None:
                 raise no_such(begun.period)
+            if size < 0:
+                # To detach it the group's table is enough; to remove it is not.
+                raise StoreError(
+                    f"partition {child} belongs to another role: ALTER TABLE {child} OWNER TO the daemon's"
+                )
             parent = quoted(self._schema, self._tables.data.name)
             detach = f"ALTER TABLE {parent} DETACH PARTITION {child}"
             await self._connection.execute(f"{self._begin(begun, size)}; {detach}")

@@ -7,7 +7,7 @@ counted. The ledger stays.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic
 
 import sqlalchemy as sa
 
@@ -20,6 +20,10 @@ from schemas.retention import Dropped, Period, Rule
 COUNTS = ("stored", "readings", "triggers", "missing", "skipped", "size_bytes")
 FIELDS = ("group_name", "begun_ns", "run", "name", "start_ns", "end_ns", "rule", "counted_ns", "dropped_ns", *COUNTS)
 """Columns of `dropped`, in the order in which they are read and written."""
+AHEAD_MOST_NS = 3_600_000_000_000
+"""By age nothing is dropped if the daemon's clock is further ahead of the server's."""
+LOOKS = 3
+"""So often it is counted again what is there, where a period is dropped meanwhile."""
 
 
 def select_dropped(schema: str, group: str | None = None) -> sa.Select[Any]:
@@ -70,7 +74,11 @@ class Dropping(ABC, Generic[C]):
     Args:
         tables: of the group.
         patience_s: how long others may wait behind what needs the table alone.
+
+    server_ns: the question for the server's clock (UTC, ns).
     """
+
+    server_ns: ClassVar[str]
 
     def __init__(self, connection: C, tables: GroupTables, *, patience_s: float) -> None:
         self._connection = connection
@@ -82,15 +90,26 @@ class Dropping(ABC, Generic[C]):
         """Drop a period, or go on where that was begun; see `backends.base.Store.drop`."""
         under_way = await self._under_way(period)
         if under_way is None:
-            await self._set_apart(Dropped(period=period, rule=rule, begun_ns=at_ns))
-            under_way = await self._under_way(period)
-        assert under_way is not None
+            if rule is Rule.AGE:
+                await self._see_clocks(at_ns)
+            under_way = Dropped(period=period, rule=rule, begun_ns=at_ns), False
+            await self._set_apart(under_way[0])
         begun, is_counted = under_way
         await self._complete_apart(begun, is_counted=is_counted)
         rows = [] if is_counted else await self._count(begun)
         await self._finish(begun, rows, at_ns)
         account = dropped_of(await self._rows(select_dropped(self._schema, period.group)))
         return next(each for each in account if each.begun_ns == begun.begun_ns and each.period.name == period.name)
+
+    async def _see_clocks(self, at_ns: int) -> None:
+        """See that it is not the daemon's clock alone that makes a period old."""
+        ((server_ns,),) = await self._fetch(self.server_ns)
+        if at_ns - int(server_ns) > AHEAD_MOST_NS:
+            hours = (at_ns - int(server_ns)) / 3.6e12
+            raise StoreError(
+                f"the clock of the daemon's node is {hours:,.1f} hours ahead of the database server's: age drops"
+                " nothing until the one that is wrong is set"
+            )
 
     async def _under_way(self, period: Period) -> tuple[Dropped, bool] | None:
         """What was begun and has not ended, and whether it is counted."""

@@ -23,15 +23,16 @@ def not_met(status: Status, known: Known) -> Iterator[Alarm]:
             text=f"Retention cannot meet its limits: {'; '.join(found.short)}; only the newest partitions are left, "
             f"ledgers, and what something waits for{held}",
             fix="Make room on the database's disk, raise the limit in [retention], or set a shorter "
-            "`database.partition`.",
+            "`database.partition`; dead letters: `triggerlog dead-letters retry FILE`, or discard them.",
             after_s=AFTER_S,
         )
     elif found.problem is not None and status.store.available:
         yield Alarm(
             cause=Cause.RETENTION,
             severity=Severity.WARNING,
-            text=f"Retention can drop nothing: {found.problem}",
-            fix="A table in use is waited for: end who reads it without an end. A right that is lacking is to be "
-            "granted: `triggerlog schema FILE` prints them. It is tried again by itself.",
+            text=f"Retention cannot drop all that its limits ask for: {found.problem}",
+            fix="A table in use: end the session that reads it without an end. A right that is lacking: grant what "
+            "`triggerlog schema FILE` prints. A disk: correct `retention.disk`. A clock: set it. It is tried again "
+            "by itself.",
             after_s=AFTER_S,
         )

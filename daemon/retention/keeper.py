@@ -7,19 +7,21 @@ again after a pause, with a little more patience each time: who reads without an
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from backends.base import Partition, Store, StoreBusy, StoreError
+from backends.base import Partition, Store, StoreBusy, StoreError, StoreUnavailable
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.core.outside import Outside
 from daemon.pipeline.pipeline import Pipeline
-from daemon.retention.limits import Usage, are_limited, disk_of, folder_of, states_of, usage_of
-from daemon.retention.planner import Drop, Plan, Short, plan
+from daemon.retention.limits import Usage, are_limited, disk_of, folder_of, newest_of, states_of, usage_of
+from daemon.retention.planner import DiskState, Drop, Plan, Short, plan
 from daemon.web.backoff import Backoff
 from schemas.api.retention import DroppedPeriod, NextPeriod, RetentionStatus
-from schemas.config import Config
-from schemas.retention import Dropped, Period
+from schemas.config import Config, RetentionConfig
+from schemas.config.retention import GroupRetentionConfig
+from schemas.retention import Dropped, Period, Rule
 
 PATIENCE_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """How long readers and the writing may wait behind a drop, by how often it was tried."""
@@ -57,116 +59,165 @@ class RetentionKeeper:
         self._pipelines = pipelines
         self._usage = usage
         self._dropped: Mapping[str, Sequence[Dropped]] = {}
+        self._told: dict[str, set[Period]] = {}
+        self._refused: dict[tuple[str, Rule], str] = {}
+        self._disk_problem: str | None = None
+        self._changed = asyncio.Event()
         self._plan = Plan()
         self._dropping: str | None = None
         self._problem: str | None = None
         self._checked_ns: int | None = None
 
     def change(self, config: Config) -> None:
-        """Drop by these limits from now on."""
+        """Drop by these limits from now on; where they are others, it is looked at once."""
+        if _limits(config) != _limits(self._config):
+            self._changed.set()
         self._config = config
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""
         while True:
+            self._changed.clear()
             await self.look()
             every_s = self._config.retention.check_every_s
             if self._problem is not None:
                 every_s = min(every_s, AGAIN_MOST_S)
-            await asyncio.sleep(every_s * random.uniform(1 - SPREAD, 1 + SPREAD))  # noqa: S311 - not a secret
+            with suppress(TimeoutError):
+                async with asyncio.timeout(every_s * random.uniform(1 - SPREAD, 1 + SPREAD)):  # noqa: S311 - no secret
+                    await self._changed.wait()
 
     async def look(self) -> None:
         """Go on with what was begun, and drop all that has to be dropped now."""
-        begun: list[Dropped] = []
+        self._refused, self._disk_problem = {}, None
         try:
-            self._dropped = await self._store.dropped()
-            begun = [each for group in self._dropped.values() for each in group if each.dropped_ns is None]
-            for found in begun:
-                # The process before has ended in the middle of it.
-                await self._drop(Drop(period=found.period, rule=found.rule, reason="it was begun", nbytes=0))
             await self._drop_all()
         except (StoreError, OSError) as error:
             # With nothing to drop it is no problem of retention that the database is away.
-            if begun or are_limited(self._config):
-                self._note_problem(str(error) if isinstance(error, StoreError) else self._disk_problem(error))
+            if self._begun() or are_limited(self._config):
+                letters = "dead letters cannot be read: "
+                self._note_problem(str(error) if isinstance(error, StoreError) else letters + reason_of(error))
         else:
-            self._note_problem(None)
+            problems = [*self._refused.values(), *([self._disk_problem] if self._disk_problem else [])]
+            self._note_problem("; ".join(dict.fromkeys(problems)) or None)
+        finally:
+            self._dropping = None
         self._checked_ns = self._outside.clock.now().utc_ns
 
     async def _drop_all(self) -> None:
         """One at a time, each by a plan of its own: what a drop really frees shows in the next.
 
-        Where a file system, or a server's estimate, shows that late, no more goes than was planned at first.
+        Where a file system, or a server's estimate, shows that late, no more goes than was planned at first. Where a
+        table is in use, limits and what waits may be others after the pause. What one group refuses holds up no other.
         """
-        if not are_limited(self._config):
-            self._plan = Plan()
-            return
-        self._plan = await self._planned()
-        for _ in range(len(self._plan.drops)):
-            if not self._plan.drops or not await self._drop(self._plan.drops[0]):
-                break
-            self._plan = await self._planned()
+        pauses, tries, left = Backoff(AGAIN_FIRST_S, AGAIN_MOST_S), 0, None
+        while (drop := await self._next()) is not None:
+            is_planned = drop in self._plan.drops
+            left = len(self._plan.drops) if is_planned and left is None else left
+            if is_planned and not left:
+                return
+            try:
+                await self._drop(drop, PATIENCE_S[min(tries, len(PATIENCE_S) - 1)])
+            except StoreBusy:
+                tries += 1
+                # Until the next try it stays what it is: what comes late for it is stored.
+                await self._look_at_account()
+                if tries < TRIES:
+                    await pauses.pause()
+                    continue
+                name, group = drop.period.name, drop.period.group
+                in_use = f"{name} of group {group} cannot be dropped: its table is always in use"
+                self._refused |= {(group, rule): in_use for rule in Rule}
+            except StoreUnavailable:
+                raise
+            except StoreError as error:
+                self._refused[drop.period.group, drop.rule] = str(error)
+            tries = 0
+            pauses.reset()
+            left = left - 1 if is_planned and left is not None else left
+
+    async def _next(self) -> Drop | None:
+        """What to drop now: what was begun and has not ended, then what limits ask for."""
+        await self._look_at_account()
+        for found in self._begun():
+            if (found.period.group, found.rule) not in self._refused:
+                # The process before has ended in the middle of it, or the connection was lost.
+                return Drop(period=found.period, rule=found.rule, reason="it was begun", nbytes=0)
+        self._plan = await self._planned() if are_limited(self._config) else Plan()
+        return next(iter(self._plan.drops), None)
+
+    def _begun(self) -> list[Dropped]:
+        return [each for group in self._dropped.values() for each in group if each.dropped_ns is None]
+
+    async def _look_at_account(self) -> None:
+        """Ask what was dropped, and tell the pipelines: another daemon may have done so, or nothing came of a try."""
+        self._dropped = await self._store.dropped()
+        for name, pipeline in self._pipelines.items():
+            there = {each.period for each in self._dropped.get(name, ())}
+            told = self._told.get(name, set())
+            for period in there - told:
+                if not pipeline.dropped.has(period):
+                    pipeline.dropped.add(period)
+            for period in told - there:
+                pipeline.dropped.take_out(period)
+            self._told[name] = there
 
     async def _planned(self) -> Plan:
         partitions = await self._store.partitions()
-        self._dropped = await self._store.dropped()
-        waited_for = {
-            name: await _waited_for(pipeline, partitions.get(name, ())) for name, pipeline in self._pipelines.items()
-        }
-        states = states_of(self._config, partitions, self._dropped, waited_for)
-        return plan(states, disk_of(self._config, self._state_dir, self._usage), self._outside.clock.now().utc_ns)
+        newest = await newest_of(self._store, self._config)
+        waited_for = {name: _waiting(each, partitions.get(name, ())) for name, each in self._pipelines.items()}
+        disk = self._disk()
+        asked: set[str] = set()
+        while True:
+            states = states_of(
+                self._config, partitions, self._dropped, waited_for, newest=newest, refused=self._refused
+            )
+            made = plan(states, disk, self._outside.clock.now().utc_ns)
+            # Dead letters are read only where something would go.
+            wanted = {drop.period.group for drop in made.drops} & self._pipelines.keys() - asked
+            if not wanted:
+                return made
+            for name in wanted:
+                waited_for[name] |= await _lying(self._pipelines[name], partitions.get(name, ()))
+            asked |= wanted
 
-    async def _drop(self, drop: Drop) -> bool:
-        """Drop a period; False where it has to wait for something."""
-        period, pipeline = drop.period, self._pipelines.get(drop.period.group)
-        is_new = pipeline is not None and not pipeline.dropped.has(period)
-        if pipeline is not None and is_new:
-            # In one step of the event loop: what comes from now on finds that it is dropped.
-            if pipeline.waits_for(period):
-                return False
-            pipeline.dropped.add(period)
-        self._dropping = f"{period.name} of {period.group}: {drop.reason}"
+    def _disk(self) -> DiskState | None:
+        """The disk where a limit asks for it; one that cannot be looked at keeps no other limit from being met."""
+        self._disk_problem = None
         try:
-            dropped = await self._drop_patiently(drop)
-        except StoreError:
-            if pipeline is not None and is_new and not await self._is_begun(period):
-                pipeline.dropped.take_out(period)
-            raise
-        finally:
-            self._dropping = None
-        self._dropped = {**self._dropped, period.group: (*self._dropped.get(period.group, ()), dropped)}
+            return disk_of(self._config, self._state_dir, self._usage)
+        except OSError as error:
+            folder = folder_of(self._config, self._state_dir)
+            self._disk_problem = f"the disk of {folder} cannot be looked at: {reason_of(error)}"
+            return None
+
+    async def _drop(self, drop: Drop, patience_s: float) -> None:
+        """Drop a period, unless it has to wait for something by now."""
+        period, pipeline = drop.period, self._pipelines.get(drop.period.group)
+        if pipeline is not None and not await self._is_claimed(pipeline, period):
+            return
+        self._dropping = f"{period.name} of {period.group}: {drop.reason}"
+        at_ns = self._outside.clock.now().utc_ns
+        dropped = await self._store.drop(period, drop.rule, at_ns=at_ns, patience_s=patience_s)
         self._events.info(
             f"retention dropped {period.name} of group {period.group}, {dropped.readings:,} readings of"
             f" {dropped.triggers:,} triggers, {dropped.size_bytes / GIB:,.3g} GiB: {drop.reason}; the ledger stays"
         )
-        return True
 
-    async def _drop_patiently(self, drop: Drop) -> Dropped:
-        pauses = Backoff(AGAIN_FIRST_S, AGAIN_MOST_S)
-        for attempt in range(TRIES):
-            patience_s = PATIENCE_S[min(attempt, len(PATIENCE_S) - 1)]
-            at_ns = self._outside.clock.now().utc_ns
-            try:
-                return await self._store.drop(drop.period, drop.rule, at_ns=at_ns, patience_s=patience_s)
-            except StoreBusy:
-                await pauses.pause()
-        raise StoreBusy(
-            f"{drop.period.name} of group {drop.period.group} cannot be dropped: its table is always in use"
-        )
-
-    async def _is_begun(self, period: Period) -> bool:
-        """Whether a period was set apart before something failed; where nobody knows it is taken to be so."""
-        try:
-            return any(each.period == period for each in (await self._store.dropped()).get(period.group, ()))
-        except StoreError:
+    async def _is_claimed(self, pipeline: Pipeline, period: Period) -> bool:
+        """Have nothing of a period stored from now on; False where something of it waits."""
+        if pipeline.dropped.has(period):
             return True
-
-    def _disk_problem(self, error: OSError) -> str:
-        return f"the disk of {folder_of(self._config, self._state_dir)} cannot be looked at: {reason_of(error)}"
+        # In one step of the event loop: what comes from now on finds that it is dropped.
+        if pipeline.waits_for(period):
+            return False
+        pipeline.dropped.add(period)
+        self._told.setdefault(period.group, set()).add(period)
+        # What waited when it was planned may be a dead letter now.
+        return not any(await pipeline.letters_of([period]))
 
     def _note_problem(self, problem: str | None) -> None:
         if problem is not None and problem != self._problem:
-            self._events.warning(f"retention can drop nothing now: {problem}")
+            self._events.warning(f"retention cannot drop all that its limits ask for: {problem}")
         self._problem = problem
 
     # --- what others ask ----------------------------------------------------------------------------------------
@@ -197,16 +248,27 @@ class RetentionKeeper:
         )
 
 
-async def _waited_for(pipeline: Pipeline, partitions: Sequence[Partition]) -> dict[str, str]:
-    """The partitions that something waits for, by name, and what."""
-    periods = [
-        Period(group=pipeline.group.name, name=each.name, start_ns=each.start_ns, end_ns=each.end_ns)
-        for each in partitions
-    ]
+def _periods(pipeline: Pipeline, partitions: Sequence[Partition]) -> list[Period]:
+    group = pipeline.group.name
+    return [Period(group=group, name=each.name, start_ns=each.start_ns, end_ns=each.end_ns) for each in partitions]
+
+
+def _waiting(pipeline: Pipeline, partitions: Sequence[Partition]) -> dict[str, str]:
+    """The partitions that something in the backlog waits for, by name, and what."""
+    waits = (each.name for each in _periods(pipeline, partitions) if pipeline.waits_for(each))
+    return dict.fromkeys(waits, "readings of it wait for the database")
+
+
+async def _lying(pipeline: Pipeline, partitions: Sequence[Partition]) -> dict[str, str]:
+    """The partitions that dead letters are of, by name, and what to do about these."""
+    periods = _periods(pipeline, partitions)
     lying = await pipeline.letters_of(periods)
-    letters = {period.name: "dead letters are of it" for period, is_so in zip(periods, lying, strict=True) if is_so}
-    waiting = {each.name: "readings of it wait for the database" for each in periods if pipeline.waits_for(each)}
-    return {**letters, **waiting}
+    why = "dead letters are of it: `triggerlog dead-letters` retries or discards them"
+    return {period.name: why for period, is_so in zip(periods, lying, strict=True) if is_so}
+
+
+def _limits(config: Config) -> tuple[RetentionConfig, list[GroupRetentionConfig]]:
+    return config.retention, [section.retention for section in config.groups]
 
 
 def words_of(short: Short) -> str:

@@ -4,10 +4,11 @@ import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
-from backends.base import Partition
+from backends.base import Partition, Store
 from daemon.retention.planner import DAY_NS, GIB, DiskState, GroupState
 from schemas.config import Config, GroupConfig
-from schemas.retention import Dropped
+from schemas.queries import LedgerTail
+from schemas.retention import Dropped, Rule
 
 Usage = Callable[[Path], tuple[int, int]]
 """Bytes of the disk of a folder: in all, and free; raises OSError."""
@@ -38,6 +39,9 @@ def states_of(
     partitions: Mapping[str, Sequence[Partition]],
     dropped: Mapping[str, Sequence[Dropped]],
     waited_for: Mapping[str, dict[str, str]],
+    *,
+    newest: Mapping[str, int],
+    refused: Mapping[tuple[str, Rule], str] | None = None,
 ) -> list[GroupState]:
     """The groups as retention sees them."""
     states = []
@@ -51,9 +55,21 @@ def states_of(
                 max_bytes=max_bytes,
                 gone=_gone(dropped.get(section.name, ())),
                 waited_for=waited_for.get(section.name, {}),
+                newest_ns=newest.get(section.name),
+                refused={rule: why for (name, rule), why in (refused or {}).items() if name == section.name},
             )
         )
     return states
+
+
+async def newest_of(store: Store, config: Config) -> dict[str, int]:
+    """The time (UTC, ns) of the newest trigger of each group that has a limit by age, by its ledger."""
+    found = {}
+    for section in config.trigger_groups:
+        if limits_of(section, config)[0] is not None:
+            for row in await store.ask(LedgerTail(group=section.group(), most=1)):
+                found[section.name] = int(row["time_ns"])
+    return found
 
 
 def _gone(dropped: Sequence[Dropped]) -> Collection[str]:

@@ -6,7 +6,7 @@ never dropped, nor is one that something waits for; a partition that stays for t
 ahead of now is there for a wrong clock: it is not what is being written, and does not stand for the newest.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from backends.base import Partition
@@ -25,7 +25,8 @@ class GroupState:
 
     partitions: as the store has them. keep_ns, max_bytes: its limits; None where there is none. gone: names of
     partitions that were dropped before, and are there again for a reading with a wrong clock. waited_for: names of
-    partitions that something waits for, with what.
+    partitions that something waits for, with what. newest_ns: time of its newest trigger, by the ledger; None where
+    nobody knows. refused: rules for which the database refuses to drop anything of it, with why.
     """
 
     name: str
@@ -34,6 +35,8 @@ class GroupState:
     max_bytes: int | None = None
     gone: Collection[str] = ()
     waited_for: dict[str, str] = field(default_factory=dict)
+    newest_ns: int | None = None
+    refused: Mapping[Rule, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,10 +130,12 @@ class _Planning:
         """Drop what ended longer ago than readings are kept."""
         if group.keep_ns is None:
             return
+        # A clock of this node that is far ahead would make everything old: the readings tell the time, too.
+        now_ns = self._now_ns if group.newest_ns is None else min(self._now_ns, group.newest_ns)
         for partition in self._old[group.name]:
-            if partition.end_ns + group.keep_ns <= self._now_ns:
-                days = (self._now_ns - partition.end_ns) / DAY_NS
-                reason = f"it ended {days:,.1f} days ago, and readings are kept for {group.keep_ns / DAY_NS:g}"
+            if partition.end_ns + group.keep_ns <= now_ns:
+                days = (now_ns - partition.end_ns) / DAY_NS
+                reason = f"it ended {days:,.1f} days ago, and readings are kept for {group.keep_ns / DAY_NS:g} days"
                 self._take(group, partition, Rule.AGE, reason)
 
     def by_size(self, group: GroupState) -> None:
@@ -176,8 +181,9 @@ class _Planning:
 
     def _take(self, group: GroupState, partition: Partition, rule: Rule, reason: str) -> bool:
         period = _period(group, partition)
-        if partition.name in group.waited_for:
-            self.held.append(Held(period=period, rule=rule, reason=group.waited_for[partition.name]))
+        why = group.waited_for.get(partition.name) or group.refused.get(rule)
+        if why is not None:
+            self.held.append(Held(period=period, rule=rule, reason=why))
             return False
         self._taken.add((group.name, partition.name))
         self.drops.append(Drop(period=period, rule=rule, reason=reason, nbytes=partition.readings_bytes or 0))

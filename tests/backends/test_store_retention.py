@@ -1,5 +1,6 @@
 """Dropping a period, asked of every store that has partitions."""
 
+import asyncio
 import contextlib
 import time
 from collections.abc import Callable
@@ -268,6 +269,135 @@ async def test_a_kill_before_any_statement_neither_loses_the_account_nor_counts_
     else:
         pytest.fail("a drop has more statements than there are days")
     assert steps > 4
+
+
+class Stopped:
+    """A connection that waits before its first statement with a text."""
+
+    def __init__(self, connection: Any, before: str, wait: Callable[[], Any]) -> None:
+        self._connection = connection
+        self._before = before
+        self._wait: Callable[[], Any] | None = wait
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._connection, name)
+        if name not in ("run", "fetch"):
+            return found
+
+        async def stopped(text: str) -> Any:
+            if self._before in text and self._wait is not None:
+                wait, self._wait = self._wait, None
+                await wait()
+            return await found(text)
+
+        return stopped
+
+
+MYSQL = pytest.mark.parametrize("kind", ["mysql-rows", "mysql-arrays"])
+
+
+async def begun(store: Store, group: InstrumentGroup, period: Period) -> None:
+    """Set a period apart, and end before it is counted."""
+
+    async def die() -> None:
+        raise Killed
+
+    with contextlib.suppress(Killed):
+        async with store._reader() as connection:
+            stopped = Stopped(connection, "SELECT run, COUNT(*)", die)
+            await store._dropping(stopped, store._tables[group.name], patience_s=1).drop(period, Rule.SIZE, 5)
+
+
+@MYSQL
+@pytest.mark.parametrize("before", ["information_schema.TABLES", "by_run"])
+async def test_what_is_counted_while_a_period_goes_is_counted_once(
+    make: Make, opened: Callable, rng: np.random.Generator, kind: str, before: str
+) -> None:
+    group = group_of()
+    store = await opened(make(group))
+    await filled(store, group, rng)
+    expected = (await totals(store, group))["stored"].tolist()
+    period = await period_of(store, group, noon(3))
+    await begun(store, group, period)
+
+    async def drop() -> None:
+        await store.drop(period, Rule.SIZE, at_ns=6, patience_s=1)
+
+    async with store._reader() as connection:
+        questions = store._questions(Stopped(connection, before, drop), store._tables[group.name])
+        found = await questions.answer(Totals(group=group, within_s=60))
+    assert (found["stored"] + found["dropped"]).tolist() == expected
+
+
+@MYSQL
+async def test_two_that_drop_the_same_period_lose_nothing(
+    make: Make, opened: Callable, rng: np.random.Generator, kind: str
+) -> None:
+    """Another daemon; or this one again, while the server is at the last statement of one that was killed."""
+    group = group_of()
+    store = await opened(make(group))
+    await filled(store, group, rng)
+    expected = (await totals(store, group))["stored"].tolist()
+    period = await period_of(store, group, noon(3))
+    arrived, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        arrived.set()
+        await goes_on.wait()
+
+    async def drop() -> None:
+        async with store._reader() as connection:
+            stopped = Stopped(connection, "DROP TABLE IF EXISTS", wait)
+            await store._dropping(stopped, store._tables[group.name], patience_s=1).drop(period, Rule.SIZE, 5)
+
+    dropping = asyncio.create_task(drop())
+    await asyncio.wait_for(arrived.wait(), 60)
+    with contextlib.suppress(StoreBusy):
+        await begun(store, group, period)
+    goes_on.set()
+    await asyncio.wait_for(dropping, 60)
+    found = await totals(store, group)
+    assert (found["stored"] + found["dropped"]).tolist() == expected
+
+
+@pytest.mark.parametrize("kind", ["rows"])
+async def test_a_partition_of_another_role_is_not_set_apart_for_ever(
+    make: Make, opened: Callable, rng: np.random.Generator, schema: str
+) -> None:
+    group = group_of()
+    store = await opened(make(group))
+    await filled(store, group, rng)
+    period = await period_of(store, group, noon(3))
+    async with store._reader() as admin:
+        await admin.execute(f"CREATE ROLE {schema} LOGIN; GRANT ALL ON SCHEMA {schema} TO {schema}")
+        await admin.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {schema}")
+        await admin.execute(f'ALTER TABLE {schema}."{group.name}" OWNER TO {schema}')
+    try:
+        async with store._reader() as connection:
+            await connection.execute(f"SET ROLE {schema}")
+            dropping = store._dropping(connection, store._tables[group.name], patience_s=1)
+            with pytest.raises(StoreError, match="belongs to another role"):
+                await dropping.drop(period, Rule.SIZE, 5)
+            await connection.execute("RESET ROLE")
+        assert await store.dropped() == {group.name: ()}
+    finally:
+        async with store._reader() as admin:
+            await admin.execute(f"REASSIGN OWNED BY {schema} TO postgres; DROP OWNED BY {schema}; DROP ROLE {schema}")
+
+
+@pytest.mark.parametrize("kind", ["rows", "mysql-rows"])
+async def test_a_daemon_whose_clock_is_ahead_of_the_servers_drops_nothing_by_age(
+    make: Make, opened: Callable, rng: np.random.Generator
+) -> None:
+    group = group_of()
+    store = await opened(make(group))
+    await filled(store, group, rng)
+    period = await period_of(store, group, noon(3))
+    ahead_ns = time.time_ns() + 2 * DAY_NS
+    with pytest.raises(StoreError, match=r"node is 48\.0 hours ahead of the database server's"):
+        await store.drop(period, Rule.AGE, at_ns=ahead_ns, patience_s=1)
+    assert await store.dropped() == {group.name: ()}
+    await store.drop(period, Rule.DISK, at_ns=ahead_ns, patience_s=1)
 
 
 @pytest.mark.parametrize("kind", ["mongodb-arrays"])

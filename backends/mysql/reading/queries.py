@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
+from pymysql.err import MySQLError
 
+from backends.base import StoreBusy
 from backends.columns.stored import MISSING_OFFSET, STORED_DTYPES, slack
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import read_arrays, read_elements, read_ledger, read_rows
@@ -17,10 +19,11 @@ from backends.mysql.reading.triggers import TRIGGERS, ledger_of_triggers, readin
 from backends.mysql.retention import tables_there
 from backends.mysql.schema.tables import COMPLETE, SKIPPED
 from backends.mysql.schema.view import integer, picked
+from backends.mysql.server.errors import CHANGED, number_of
 from backends.mysql.server.facts import product_of
 from backends.sql import selects
 from backends.sql.reading import SqlQuestions
-from backends.sql.retention import apart_name, select_apart
+from backends.sql.retention import LOOKS, apart_name, select_apart
 from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 from schemas.ledger import ledger_dtype
@@ -48,18 +51,34 @@ class MysqlQuestions(SqlQuestions[Connection]):
 
     async def _totals(self, query: Totals) -> Array:
         """How much is stored."""
+        for _ in range(LOOKS):
+            rows = await self._at_rest(query)
+            if rows is not None:
+                return np.array([(*row, 0, 0) for row in rows], TOTALS)
+        raise StoreBusy(f"periods of group {self._tables.group.name!r} are being dropped")
+
+    async def _at_rest(self, query: Totals) -> Sequence[tuple[Any, ...]] | None:
+        """Count; None where a period was counted and removed, or set apart, meanwhile."""
         # A transaction that has read the group's table keeps others from taking a partition out of it.
         await self._connection.run("START TRANSACTION")
         await self._connection.fetch(f"SELECT 1 FROM {quoted(self._schema, self._tables.data.name)} LIMIT 1")
-        rows = await self._counted(query, await self._set_apart())
+        begun = await self._begun()
+        there = await tables_there(self._connection, self._schema, begun)
+        try:
+            rows = await self._counted(query, sorted(there))
+        except MySQLError as error:
+            if number_of(error) not in CHANGED:
+                raise
+            rows = None
         await self._connection.run("COMMIT")
-        return np.array([(*row, 0, 0) for row in rows], TOTALS)
+        # One that was removed since the snapshot is in neither, by that.
+        removed = set(begun) - there
+        return None if removed - set(await self._begun() if removed else ()) else rows
 
-    async def _set_apart(self) -> list[str]:
-        """Tables of readings that are being dropped."""
+    async def _begun(self) -> list[str]:
+        """Tables of readings that are set apart and not counted yet, or are about to be."""
         found = await self._connection.fetch(compiled(select_apart(self._schema, self._tables.group.name)))
-        names = [apart_name(self._tables, str(name)) for (name,) in found]
-        return sorted(await tables_there(self._connection, self._schema, names))
+        return [apart_name(self._tables, str(name)) for (name,) in found]
 
     async def _counted(self, query: Totals, apart: Sequence[str]) -> Sequence[tuple[Any, ...]]:
         # Given up here, it would go on there.

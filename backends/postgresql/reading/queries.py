@@ -16,11 +16,9 @@ from backends.postgresql.reading.snapshot import snapshot
 from backends.postgresql.reading.triggers import readings_of_triggers
 from backends.sql import selects
 from backends.sql.reading import SqlQuestions
-from backends.sql.retention import apart_name, select_apart
+from backends.sql.retention import LOOKS, apart_name, select_apart
 from schemas.queries import TOTALS, InstrumentReadings, Reduction, Snapshot, Totals, TriggersReadings
 from schemas.readings import Array
-
-LOOKS = 3
 
 
 class PostgresqlQuestions(SqlQuestions[Connection]):

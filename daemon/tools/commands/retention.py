@@ -14,7 +14,7 @@ from daemon.core.configuration.database import in_its_field, store_of
 from daemon.core.moments import rfc3339
 from daemon.core.outcome import CommandFailed, examples, reason_of
 from daemon.retention.keeper import words_of
-from daemon.retention.limits import are_limited, disk_of, folder_of, states_of, usage_of
+from daemon.retention.limits import are_limited, disk_of, folder_of, newest_of, states_of, usage_of
 from daemon.retention.planner import GIB, Plan
 from daemon.retention.planner import plan as make_plan
 from daemon.tools.options import AsJson, File, groups_of
@@ -58,7 +58,10 @@ def plan(file: File, as_json: AsJson = False) -> None:
         typer.echo(f"Not met with all that may be dropped: {words_of(short)}.")
     if made.next is not None:
         following = made.next
-        typer.echo(f"Next by age: {following.period.group} {following.period.name}, at {rfc3339(following.at_ns)}.")
+        typer.echo(
+            f"Next by age: {following.period.group} {following.period.name}, once there are readings of"
+            f" {rfc3339(following.at_ns)}."
+        )
 
 
 @app.command(
@@ -102,9 +105,9 @@ async def _planned(loaded: LoadedConfig, store: Store) -> Plan:
         raise CommandFailed(
             f"retention.disk: {folder} cannot be looked at ({reason_of(error)}); name a folder of the database's disk"
         ) from None
-    return make_plan(
-        states_of(loaded.config, await store.partitions(), await store.dropped(), {}), disk, time.time_ns()
-    )
+    newest = await newest_of(store, loaded.config)
+    states = states_of(loaded.config, await store.partitions(), await store.dropped(), {}, newest=newest)
+    return make_plan(states, disk, time.time_ns())
 
 
 async def _with_store(loaded: LoadedConfig, ask: Callable[[Store], Awaitable[A]]) -> A:
@@ -112,7 +115,8 @@ async def _with_store(loaded: LoadedConfig, ask: Callable[[Store], Awaitable[A]]
     try:
         missing = await store.check()
         if missing:
-            raise CommandFailed(f"the database has nothing to drop yet: it lacks {', '.join(missing)}")
+            lacks = f"the database lacks {', '.join(missing)}"
+            raise CommandFailed(f"{lacks}; start the daemon, or run what `triggerlog schema` prints, first")
         return await ask(store)
     except StoreError as error:
         raise CommandFailed(in_its_field(error, loaded.config)) from None

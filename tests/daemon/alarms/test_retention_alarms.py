@@ -30,6 +30,6 @@ def test_a_limit_that_cannot_be_met_says_by_how_much_and_what_is_held() -> None:
 def test_what_keeps_it_from_dropping_is_said_unless_the_database_is_away_anyway() -> None:
     status = status_with(problem="table 'bpm' is in use")
     (alarm,) = not_met(status, frozenset())
-    assert alarm.text == "Retention can drop nothing: table 'bpm' is in use"
+    assert alarm.text == "Retention cannot drop all that its limits ask for: table 'bpm' is in use"
     away = status.model_copy(update={"store": status.store.model_copy(update={"available": False})})
     assert list(not_met(away, frozenset())) == []

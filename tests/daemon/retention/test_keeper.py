@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.base import Store, StoreBusy, StoreUnavailable
+from backends.base import Store, StoreBusy, StoreError, StoreUnavailable
 from backends.memory.store import MemoryStore
 from backends.postgresql import PostgresqlStore
 from daemon.core.monitoring.events import Events
@@ -55,7 +55,8 @@ def keeper_of(
 ) -> RetentionKeeper:
     real = Outside.real()
     outside = Outside(clock=clock, disk=real.disk, rng=real.rng, workers=real.workers)
-    return RetentionKeeper(store, config, Path("/nowhere"), outside, events or Events(), pipelines={}, **more)
+    given = {"pipelines": {}, **more}
+    return RetentionKeeper(store, config, Path("/nowhere"), outside, events or Events(), **given)
 
 
 async def write(store: Store, number: int, time_ns: int, triggers: int = 3) -> None:
@@ -117,6 +118,7 @@ async def test_a_group_has_limits_of_its_own_and_without_any_nothing_goes() -> N
     store, clock = MemoryStore(by_group(GROUP)), GivenClock(START_NS + 30 * DAY_NS)
     for number in range(1, 10):
         await write(store, number, START_NS + number * DAY_NS)
+    await write(store, 10, clock.utc_ns - 1)
     await keeper_of(store, clock, config_of()).look()
     await keeper_of(store, clock, config_of({"keep_days": 0}, keep_days=5)).look()
     assert await store.dropped() == {GROUP.name: ()}
@@ -148,14 +150,16 @@ async def test_a_disk_that_fills_is_met_by_the_oldest_first_until_only_the_newes
 
 async def test_a_store_that_is_away_or_a_table_in_use_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     store, clock, events = MemoryStore(by_group(GROUP)), GivenClock(START_NS + 30 * DAY_NS), Events()
-    for number in range(1, 5):
+    for number in range(1, 6):
         await write(store, number, START_NS + number * DAY_NS)
     keeper = keeper_of(store, clock, config_of(keep_days=2), events)
     store.fail_with(StoreUnavailable("it is away"))
     await keeper.look()
     await keeper.look()
     assert keeper.status().problem == "it is away"
-    assert [event.text for event in events.newest()] == ["retention can drop nothing now: it is away"]
+    assert [event.text for event in events.newest()] == [
+        "retention cannot drop all that its limits ask for: it is away"
+    ]
     store.fail_with(None)
     patience: list[float] = []
     really = store.drop
@@ -259,7 +263,7 @@ async def test_a_day_that_something_waits_for_is_held_and_goes_when_that_is_stor
         config = Config.model_validate(
             {
                 "groups": [{"name": group.name, "count": group.size, "channels": [{"name": "x"}]}],
-                "retention": {"keep_days": 4},
+                "retention": {"keep_days": 2},
             }
         )
         real = Outside.real()
@@ -283,3 +287,127 @@ async def test_a_day_that_something_waits_for_is_held_and_goes_when_that_is_stor
         await eventually(lambda: pipeline.figures().letters_aside == 1)
         found = await store.ask(Totals(group=group, within_s=1))
         assert (found["stored"] + found["dropped"]).sum() == found["arrived"].sum() == 4 * 40 * (group.size - 1) + 1
+
+
+async def filled(days: int = 6) -> MemoryStore:
+    store = MemoryStore(by_group(GROUP))
+    for number in range(1, days + 1):
+        await write(store, number, START_NS + number * DAY_NS)
+    return store
+
+
+async def test_a_clock_of_the_node_that_is_far_ahead_makes_nothing_old() -> None:
+    store, clock = await filled(), GivenClock(START_NS + 6 * DAY_NS + 1)
+    keeper = keeper_of(store, clock, config_of(keep_days=30))
+    clock.utc_ns += 4000 * DAY_NS
+    await keeper.look()
+    assert keeper.status().periods == 0
+    clock.utc_ns -= 4000 * DAY_NS
+    await keeper.look()
+    assert keeper.status().periods == 0
+
+
+async def test_limits_that_are_raised_while_a_table_is_in_use_keep_what_is_not_dropped_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, clock = await filled(), GivenClock(START_NS + 6 * DAY_NS + 1)
+    keeper = keeper_of(store, clock, config_of(keep_days=2))
+    tries = 0
+
+    async def busy(*_: object, **__: object) -> Dropped:
+        nonlocal tries
+        tries += 1
+        assert tries == 1, "it was tried though no limit asks for it"
+        keeper.change(config_of(keep_days=100))
+        raise StoreBusy("in use")
+
+    monkeypatch.setattr(store, "drop", busy)
+    monkeypatch.setattr("daemon.retention.keeper.AGAIN_FIRST_S", 0.001)
+    await keeper.look()
+    assert (keeper.status().problem, keeper.status().periods, tries) == (None, 0, 1)
+
+
+async def test_other_limits_are_looked_at_at_once() -> None:
+    store, clock = await filled(), GivenClock(START_NS + 6 * DAY_NS + 1)
+    keeper = keeper_of(store, clock, config_of(check_every_s=86_400))
+    running = asyncio.create_task(keeper.run())
+    await eventually(lambda: keeper.status().checked_ns is not None)
+    keeper.change(config_of(keep_days=2, check_every_s=86_400))
+    await eventually(lambda: keeper.status().periods == 3)
+    running.cancel()
+
+
+async def test_a_disk_that_cannot_be_looked_at_keeps_no_other_limit_from_being_met() -> None:
+    store, clock = await filled(), GivenClock(START_NS + 6 * DAY_NS + 1)
+    keeper = keeper_of(store, clock, config_of(keep_days=2, min_free_percent=20, disk="/no/such/folder"))
+    await keeper.look()
+    assert keeper.status().periods == 3
+    assert keeper.status().problem == "the disk of /no/such/folder cannot be looked at: no such file or directory"
+
+
+@pytest.mark.parametrize("error", [StoreError("it refuses"), StoreBusy("in use")])
+async def test_a_group_that_cannot_be_dropped_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, error: StoreError
+) -> None:
+    other = group_of("ict", size=4)
+    store, clock = MemoryStore(by_group(GROUP, other)), GivenClock(START_NS + 6 * DAY_NS + 1)
+    rng = np.random.default_rng(1)
+    for number in range(1, 7):
+        for group in (GROUP, other):
+            readings = readings_of(group, np.array([number]), np.array([START_NS + number * DAY_NS]), rng)
+            await store.commit(batch_of(group, number, readings))
+    sections = [{"name": each.name, "count": 4, "channels": [{"name": "ch0"}]} for each in (GROUP, other)]
+    config = Config.model_validate({"groups": sections, "retention": {"keep_days": 2}})
+    keeper, really = keeper_of(store, clock, config), store.drop
+
+    async def some(period: Period, rule: Rule, *, at_ns: int, patience_s: float) -> Dropped:
+        if period.group == GROUP.name:
+            raise error
+        return await really(period, rule, at_ns=at_ns, patience_s=patience_s)
+
+    monkeypatch.setattr(store, "drop", some)
+    monkeypatch.setattr("daemon.retention.keeper.AGAIN_FIRST_S", 0.0001)
+    monkeypatch.setattr("daemon.retention.keeper.AGAIN_MOST_S", 0.0001)
+    await keeper.look()
+    assert [len(each) for each in (await store.dropped()).values()] == [0, 3]
+    assert keeper.status().problem is not None
+    assert len(keeper.status().held) == 3
+
+
+async def test_pipelines_know_what_was_dropped_by_others_and_what_was_only_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = make_group()
+    day_ns = READINGS_NS // DAY_NS * DAY_NS
+    async with logging_to_memory(group) as logger:
+        pipeline, store = logger.pipelines[group.name], logger.store
+        for day in range(4):
+            made = make_block(
+                group,
+                [(n, i) for n in range(day * 9 + 1, day * 9 + 10) for i in range(group.size)],
+                when=lambda trigger, day=day: day_ns + day * DAY_NS + DAY_NS // 2 + trigger * 1000,
+            )
+            made["epoch"] = 7
+            pipeline.receive(made)
+            await eventually(lambda day=day: pipeline.figures().committed.triggers == (day + 1) * 9)
+        sections = [{"name": group.name, "count": group.size, "channels": [{"name": "x"}]}]
+        config = Config.model_validate({"groups": sections, "retention": {"keep_days": 2}})
+        keeper = keeper_of(store, GivenClock(day_ns + 5 * DAY_NS), config, pipelines=logger.pipelines)
+        (first, *_) = (await store.partitions())[group.name]
+        period = Period(group=group.name, name=first.name, start_ns=first.start_ns, end_ns=first.end_ns)
+        really, between = store.drop, []
+
+        async def busy(*_: object, **__: object) -> Dropped:
+            assert pipeline.dropped.has(period)
+            raise StoreBusy("in use")
+
+        async def pause(_: object) -> None:
+            between.append(pipeline.dropped.has(period))
+
+        monkeypatch.setattr(store, "drop", busy)
+        monkeypatch.setattr("daemon.retention.keeper.Backoff.pause", pause)
+        await keeper.look()
+        assert set(between) == {False}, "what comes late while it is put off is stored"
+        await really(period, Rule.AGE, at_ns=1, patience_s=1)
+        await keeper.look()
+        assert pipeline.dropped.has(period)

@@ -49,6 +49,25 @@ def test_age_drops_what_ended_long_enough_ago_and_tells_what_comes_next() -> Non
     assert (found.next.period.name, found.next.at_ns) == ("19997", NOW_NS + DAY_NS)
 
 
+def test_age_is_counted_by_the_newest_reading_where_the_clock_is_ahead_of_it() -> None:
+    """A clock of the node that is far ahead, or a machine at rest: neither makes readings old."""
+    found = plan(
+        [GroupState(name="bpm", partitions=days(5, 4, 3, 2, 1, 0), keep_ns=3 * DAY_NS, newest_ns=NOW_NS - DAY_NS)],
+        None,
+        NOW_NS + 4000 * DAY_NS,
+    )
+    assert dropped(found) == [("19995", Rule.AGE)]
+
+
+def test_what_the_database_refuses_for_one_rule_may_go_by_another() -> None:
+    group = GroupState(
+        name="bpm", partitions=days(5, 4, 1, 0), keep_ns=DAY_NS, max_bytes=35 * GIB, refused={Rule.AGE: "it refuses"}
+    )
+    found = plan([group], None, NOW_NS)
+    assert dropped(found) == [("19995", Rule.SIZE)]
+    assert [held.reason for held in found.held] == ["it refuses"] * 2
+
+
 def test_size_drops_the_oldest_until_the_rest_fits_and_counts_the_ledgers_that_stay() -> None:
     group = GroupState(name="bpm", partitions=[day(9, None), *days(5, 4, 3, 2, 1, 0)], max_bytes=50 * GIB)
     assert dropped(plan([group], None, NOW_NS)) == [("19995", Rule.SIZE), ("19996", Rule.SIZE)]
