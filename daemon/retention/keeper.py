@@ -28,6 +28,8 @@ PATIENCE_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 AGAIN_FIRST_S, AGAIN_MOST_S = 0.5, 10.0
 TRIES = 60
 """So often a drop is tried before it is looked again what has to be dropped."""
+SHOWS = 0.25
+"""The part of a dropped period that at least has to be free afterwards; others may write meanwhile."""
 SPREAD = 0.1
 """Several daemons at one database do not look at the same moment."""
 NAMED = 3
@@ -62,6 +64,8 @@ class RetentionKeeper:
         self._told: dict[str, set[Period]] = {}
         self._refused: dict[tuple[str, Rule], str] = {}
         self._disk_problem: str | None = None
+        self._awaited: tuple[Drop, int] | None = None
+        """What was dropped last for the disk, and how many bytes have to be free before more is."""
         self._changed = asyncio.Event()
         self._plan = Plan()
         self._dropping: str | None = None
@@ -71,6 +75,7 @@ class RetentionKeeper:
     def change(self, config: Config) -> None:
         """Drop by these limits from now on; where they are others, it is looked at once."""
         if _limits(config) != _limits(self._config):
+            self._awaited = None
             self._changed.set()
         self._config = config
 
@@ -181,14 +186,29 @@ class RetentionKeeper:
             asked |= wanted
 
     def _disk(self) -> DiskState | None:
-        """The disk where a limit asks for it; one that cannot be looked at keeps no other limit from being met."""
+        """The disk where a limit asks for it; one that cannot be looked at keeps no other limit from being met.
+
+        Nor is one counted on where the last drop has freed nothing: all readings would go, and the disk stay full.
+        """
         self._disk_problem = None
+        folder = folder_of(self._config, self._state_dir)
         try:
-            return disk_of(self._config, self._state_dir, self._usage)
+            found = disk_of(self._config, self._state_dir, self._usage)
         except OSError as error:
-            folder = folder_of(self._config, self._state_dir)
             self._disk_problem = f"the disk of {folder} cannot be looked at: {reason_of(error)}"
             return None
+        if found is None or self._awaited is None:
+            return found
+        last, free = self._awaited
+        if found.free < min(free, found.free_wanted):
+            self._disk_problem = (
+                f"{last.period.name} of group {last.period.group} was dropped for the disk of {folder}, which freed"
+                f" nothing there: something else fills it, or holds what was dropped (a snapshot of the file system, a"
+                f" replication slot); no more goes for it until {free / GIB:,.3g} GiB are free"
+            )
+            return None
+        self._awaited = None
+        return found
 
     async def _drop(self, drop: Drop, patience_s: float) -> None:
         """Drop a period, unless it has to wait for something by now."""
@@ -197,7 +217,10 @@ class RetentionKeeper:
             return
         self._dropping = f"{period.name} of {period.group}: {drop.reason}"
         at_ns = self._outside.clock.now().utc_ns
+        disk = self._disk() if drop.rule is Rule.DISK else None
         dropped = await self._store.drop(period, drop.rule, at_ns=at_ns, patience_s=patience_s)
+        if disk is not None:
+            self._awaited = drop, disk.free + int(SHOWS * drop.nbytes)
         self._events.info(
             f"retention dropped {period.name} of group {period.group}, {dropped.readings:,} readings of"
             f" {dropped.triggers:,} triggers, {dropped.size_bytes / GIB:,.3g} GiB: {drop.reason}; the ledger stays"

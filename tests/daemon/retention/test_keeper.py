@@ -130,22 +130,44 @@ async def test_a_disk_that_fills_is_met_by_the_oldest_first_until_only_the_newes
     store, clock = MemoryStore(by_group(GROUP)), GivenClock(START_NS + 30 * DAY_NS)
     for number in range(1, 6):
         await write(store, number, START_NS + number * DAY_NS)
-    frees = 0
+    total, free = 10**6, 100_000
 
     def usage(folder: Path) -> tuple[int, int]:
-        return 1000, 100 + frees
+        return total, free
 
     keeper = keeper_of(store, clock, config_of(min_free_percent=20, disk="/"), usage=usage)
-    await keeper.look()
-    # By its size one is enough: that nothing shows of it yet lets no more go at once.
-    assert keeper.status().periods == 1
-    await keeper.look()
+    for number in range(1, 4):
+        await keeper.look()
+        # Nothing shows of it yet: no more goes.
+        assert keeper.status().periods == number
+        free += 10_000
     await keeper.look()
     assert [each.period.name for each in (await store.dropped())[GROUP.name]] == ["20241005", "20241006", "20241007"]
-    assert keeper.status().short == ["the disk of the database lacks 9.31e-08 GiB of what has to be free"]
-    frees = 200
+    assert keeper.status().short == ["the disk of the database lacks 6.52e-05 GiB of what has to be free"]
+    free = 200_000
     await keeper.look()
     assert keeper.status().short == []
+
+
+async def test_a_disk_that_drops_do_not_free_takes_one_period_and_no_more() -> None:
+    store, clock = MemoryStore(by_group(GROUP)), GivenClock(START_NS + 30 * DAY_NS)
+    for number in range(1, 7):
+        await write(store, number, START_NS + number * DAY_NS)
+    free = 100_000
+    keeper = keeper_of(store, clock, config_of(min_free_percent=20, disk="/"), usage=lambda folder: (10**6, free))
+    for _ in range(5):
+        await keeper.look()
+    assert keeper.status().periods == 1
+    problem = keeper.status().problem
+    assert problem is not None
+    assert problem.startswith("20241005 of group bpm was dropped for the disk of /, which freed nothing there")
+    # What freed some after all, or another limit, lets it go on.
+    free += 10_000
+    await keeper.look()
+    assert keeper.status().periods == 2
+    keeper.change(config_of(min_free_percent=21, disk="/"))
+    await keeper.look()
+    assert keeper.status().periods == 3
 
 
 async def test_a_store_that_is_away_or_a_table_in_use_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
