@@ -12,7 +12,10 @@ from schemas.retention import Dropped
 
 DURABLY = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
 """In a transaction: it survives a crash of the server, whatever other sessions ask for."""
-IS_PARTITION = "SELECT pg_total_relation_size(oid) FROM pg_class WHERE oid = to_regclass($1) AND relispartition"
+SIZE_OF_PARTITION = """
+    SELECT (SELECT sum(pg_total_relation_size(relid))::int8 FROM pg_partition_tree(oid))
+    FROM pg_class WHERE oid = to_regclass($1) AND relispartition
+"""
 
 
 class PostgresqlDropping(Dropping[Connection]):
@@ -26,7 +29,7 @@ class PostgresqlDropping(Dropping[Connection]):
         child = self._apart(begun.period)
         async with self._connection.transaction():
             await self._connection.execute(f"SET LOCAL lock_timeout = '{round(1000 * self._patience_s)}ms'; {DURABLY}")
-            size = await self._connection.fetchval(IS_PARTITION, child)
+            size = await self._connection.fetchval(SIZE_OF_PARTITION, child)
             if size is None:
                 raise no_such(begun.period)
             parent = quoted(self._schema, self._tables.data.name)
