@@ -1,38 +1,25 @@
-"""Looks now and then whether a limit asks for something to be dropped, and drops it.
+"""Looks now and then whether a limit asks for something to be dropped, and drops it; never two at a time."""
 
-Never two at a time. Where a table is in use, others may wait behind a drop for a moment; it is given up then, and tried
-again after a pause, with a little more patience each time: who reads without an end is waited for until somebody acts.
-"""
-
-import asyncio
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from pathlib import Path
 
-from backends.base import Partition, Store, StoreBusy, StoreError
+from backends.base import Store, StoreError
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.core.outside import Outside
 from daemon.pipeline.pipeline import Pipeline
-from daemon.retention.limits import Usage, are_limited, disk_of, folder_of, states_of, usage_of
+from daemon.retention.limits import Usage, are_limited, disk_of, folder_of, states_of, usage_of, what_waits
+from daemon.retention.looking import Looking, patiently
 from daemon.retention.planner import Drop, Plan, Short, plan
-from daemon.web.backoff import Backoff
 from schemas.api.retention import DroppedPeriod, NextPeriod, RetentionStatus
 from schemas.config import Config
 from schemas.retention import Dropped, Period
 
-PATIENCE_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
-"""How long readers and the writing may wait behind a drop, by how often it was tried."""
-AGAIN_FIRST_S, AGAIN_MOST_S = 0.5, 10.0
-TRIES = 60
-"""So often a drop is tried before it is looked again what has to be dropped."""
-SPREAD = 0.1
-"""Several daemons at one database do not look at the same moment."""
 NAMED = 3
 GIB = 2**30
 
 
-class RetentionKeeper:
+class RetentionKeeper(Looking):
     """Drops what the limits of a configuration ask for.
 
     pipelines: by group, filled when the store is open. usage: tells the disk.
@@ -49,33 +36,26 @@ class RetentionKeeper:
         pipelines: Mapping[str, Pipeline],
         usage: Usage = usage_of,
     ) -> None:
+        super().__init__(outside, events, "retention can drop nothing now")
         self._store = store
         self._config = config
         self._state_dir = state_dir
-        self._outside = outside
-        self._events = events
         self._pipelines = pipelines
         self._usage = usage
         self._dropped: Mapping[str, Sequence[Dropped]] = {}
         self._plan = Plan()
         self._dropping: str | None = None
-        self._problem: str | None = None
-        self._checked_ns: int | None = None
 
     def change(self, config: Config) -> None:
         """Drop by these limits from now on."""
         self._config = config
 
-    async def run(self) -> None:
-        """Look again and again, until cancelled."""
-        while True:
-            await self.look()
-            every_s = self._config.retention.check_every_s
-            if self._problem is not None:
-                every_s = min(every_s, AGAIN_MOST_S)
-            await asyncio.sleep(every_s * random.uniform(1 - SPREAD, 1 + SPREAD))  # noqa: S311 - not a secret
+    @property
+    def every_s(self) -> float:
+        """How long it is from one look to the next."""
+        return self._config.retention.check_every_s
 
-    async def look(self) -> None:
+    async def _look(self) -> str | None:
         """Go on with what was begun, and drop all that has to be dropped now."""
         begun: list[Dropped] = []
         try:
@@ -88,10 +68,9 @@ class RetentionKeeper:
         except (StoreError, OSError) as error:
             # With nothing to drop it is no problem of retention that the database is away.
             if begun or are_limited(self._config):
-                self._note_problem(str(error) if isinstance(error, StoreError) else self._disk_problem(error))
-        else:
-            self._note_problem(None)
-        self._checked_ns = self._outside.clock.now().utc_ns
+                return str(error) if isinstance(error, StoreError) else self._disk_problem(error)
+            return self._problem
+        return None
 
     async def _drop_all(self) -> None:
         """One at a time, each by a plan of its own: what a drop really frees shows in the next.
@@ -111,7 +90,7 @@ class RetentionKeeper:
         partitions = await self._store.partitions()
         self._dropped = await self._store.dropped()
         waited_for = {
-            name: await _waited_for(pipeline, partitions.get(name, ())) for name, pipeline in self._pipelines.items()
+            name: await what_waits(pipeline, partitions.get(name, ())) for name, pipeline in self._pipelines.items()
         }
         states = states_of(self._config, partitions, self._dropped, waited_for)
         return plan(states, disk_of(self._config, self._state_dir, self._usage), self._outside.clock.now().utc_ns)
@@ -142,16 +121,14 @@ class RetentionKeeper:
         return True
 
     async def _drop_patiently(self, drop: Drop) -> Dropped:
-        pauses = Backoff(AGAIN_FIRST_S, AGAIN_MOST_S)
-        for attempt in range(TRIES):
-            patience_s = PATIENCE_S[min(attempt, len(PATIENCE_S) - 1)]
+        period = drop.period
+
+        def once(patience_s: float) -> Awaitable[Dropped]:
             at_ns = self._outside.clock.now().utc_ns
-            try:
-                return await self._store.drop(drop.period, drop.rule, at_ns=at_ns, patience_s=patience_s)
-            except StoreBusy:
-                await pauses.pause()
-        raise StoreBusy(
-            f"{drop.period.name} of group {drop.period.group} cannot be dropped: its table is always in use"
+            return self._store.drop(period, drop.rule, at_ns=at_ns, patience_s=patience_s)
+
+        return await patiently(
+            once, f"{period.name} of group {period.group} cannot be dropped: its table is always in use"
         )
 
     async def _is_begun(self, period: Period) -> bool:
@@ -163,11 +140,6 @@ class RetentionKeeper:
 
     def _disk_problem(self, error: OSError) -> str:
         return f"the disk of {folder_of(self._config, self._state_dir)} cannot be looked at: {reason_of(error)}"
-
-    def _note_problem(self, problem: str | None) -> None:
-        if problem is not None and problem != self._problem:
-            self._events.warning(f"retention can drop nothing now: {problem}")
-        self._problem = problem
 
     # --- what others ask ----------------------------------------------------------------------------------------
 
@@ -195,18 +167,6 @@ class RetentionKeeper:
             problem=self._problem,
             checked_ns=self._checked_ns,
         )
-
-
-async def _waited_for(pipeline: Pipeline, partitions: Sequence[Partition]) -> dict[str, str]:
-    """The partitions that something waits for, by name, and what."""
-    periods = [
-        Period(group=pipeline.group.name, name=each.name, start_ns=each.start_ns, end_ns=each.end_ns)
-        for each in partitions
-    ]
-    lying = await pipeline.letters_of(periods)
-    letters = {period.name: "dead letters are of it" for period, is_so in zip(periods, lying, strict=True) if is_so}
-    waiting = {each.name: "readings of it wait for the database" for each in periods if pipeline.waits_for(each)}
-    return {**letters, **waiting}
 
 
 def words_of(short: Short) -> str:

@@ -5,9 +5,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from backends.base import Partition
+from daemon.pipeline.pipeline import Pipeline
 from daemon.retention.planner import DAY_NS, GIB, DiskState, GroupState
 from schemas.config import Config, GroupConfig
-from schemas.retention import Dropped
+from schemas.retention import Dropped, Period
 
 Usage = Callable[[Path], tuple[int, int]]
 """Bytes of the disk of a folder: in all, and free; raises OSError."""
@@ -54,6 +55,18 @@ def states_of(
             )
         )
     return states
+
+
+async def what_waits(pipeline: Pipeline, partitions: Sequence[Partition]) -> dict[str, str]:
+    """The partitions that something waits for, by name, and what."""
+    periods = [
+        Period(group=pipeline.group.name, name=each.name, start_ns=each.start_ns, end_ns=each.end_ns)
+        for each in partitions
+    ]
+    lying = await pipeline.letters_of(periods)
+    letters = {period.name: "dead letters are of it" for period, is_so in zip(periods, lying, strict=True) if is_so}
+    waiting = {each.name: "readings of it wait for the database" for each in periods if pipeline.waits_for(each)}
+    return {**letters, **waiting}
 
 
 def _gone(dropped: Sequence[Dropped]) -> Collection[str]:
