@@ -118,7 +118,7 @@ class PostgresqlMoving:
         """The moves that were begun and have not ended."""
         group = self._tables.group.name
         rows = await self._connection.fetch(UNDER_WAY, quoted(self._schema), self._tables.data.name)
-        found = {}
+        found: dict[str, Move] = {}
         for row in rows:
             found.setdefault(row["name"], Move(group=group, name=row["name"], place=row["place"]))
         return [*found.values()]

@@ -9,9 +9,10 @@ from daemon.core.outside import Outside
 from daemon.pipeline.pipeline import Pipeline
 from daemon.retention.limits import states_of, what_waits
 from daemon.retention.looking import PATIENCE_S, Looking, patiently
+from daemon.retention.planner import GIB
 from daemon.tiers.limits import planned, tiers_of
 from daemon.tiers.pace import Allowance, Paced
-from daemon.tiers.planner import GIB, Plan, PlannedMove, Short, sizes_of, tier_of
+from daemon.tiers.planner import Plan, PlannedMove, Short, sizes_of, tier_of
 from schemas.api.tiers import MovingPeriod, NextMove, TiersStatus, TierStatus
 from schemas.config import Config
 

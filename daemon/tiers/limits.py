@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from backends.base import Partition
 from daemon.retention.limits import states_of
-from daemon.tiers.planner import DAY_NS, GIB, Plan, Tier, plan
+from daemon.retention.planner import DAY_NS, GIB
+from daemon.tiers.planner import Plan, Tier, plan
 from schemas.config import Config
 from schemas.retention import Dropped
 

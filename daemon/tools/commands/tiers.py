@@ -13,11 +13,11 @@ from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.moments import rfc3339
 from daemon.core.outcome import CommandFailed, examples
 from daemon.retention.limits import states_of
-from daemon.retention.planner import newest_of, period_of
+from daemon.retention.planner import GIB, newest_of, period_of
 from daemon.tiers.keeper import moved_patiently, words_of
 from daemon.tiers.limits import planned, tiers_of
 from daemon.tiers.pace import Paced
-from daemon.tiers.planner import GIB, Plan, PlannedMove, Tier, tier_of
+from daemon.tiers.planner import Plan, PlannedMove, Tier, tier_of
 from daemon.tools.in_store import asked
 from daemon.tools.options import AsJson, File
 from schemas.checking.problems import Problem, wrong
