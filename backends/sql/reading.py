@@ -1,22 +1,27 @@
 """The questions of `schemas.queries` asked of a SQL database: what the selects of `backends.sql.selects` answer."""
 
 from abc import abstractmethod
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Generic
 
 import numpy as np
 import sqlalchemy as sa
 
+from backends.base import StoreBusy
 from backends.columns.windows import in_order, rows_to_know, see_not_too_large, within
 from backends.questions import Questions
 from backends.sql import selects
 from backends.sql.connection import C
 from backends.sql.tables import GroupTables
 from schemas.ledger import ledger_dtype
-from schemas.queries import SkippedTriggers, WindowReadings
+from schemas.queries import TOTALS, SkippedTriggers, Totals, WindowReadings
 from schemas.readings import Array
 
 AT_ONCE = 1_000
 """So many triggers are asked for with one statement."""
+
+LOOKS = 3
+"""So often it is counted again what is there, where a period is dropped meanwhile."""
 
 
 class SqlQuestions(Questions, Generic[C]):
@@ -36,6 +41,22 @@ class SqlQuestions(Questions, Generic[C]):
     @abstractmethod
     async def _readings(self, select: sa.SelectBase) -> Array:
         """The readings of the rows of the group's table that a select finds; `answer_dtype(group)`."""
+
+    @abstractmethod
+    async def _at_rest(self, query: Totals) -> Sequence[Iterable[Any]] | None:
+        """The rows of `selects.totals`; None where a period that is being dropped was removed meanwhile."""
+
+    async def _totals(self, query: Totals) -> Array:
+        """How much is stored.
+
+        Raises:
+            StoreBusy: something is always being dropped.
+        """
+        for _ in range(LOOKS):
+            rows = await self._at_rest(query)
+            if rows is not None:
+                return np.array([(*row, 0, 0) for row in rows], TOTALS)
+        raise StoreBusy(f"periods of group {self._tables.group.name!r} are being dropped")
 
     async def _newest_complete(self) -> Array:
         return await self._ledger(selects.newest_complete(self._tables))

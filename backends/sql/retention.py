@@ -22,8 +22,6 @@ FIELDS = ("group_name", "begun_ns", "run", "name", "start_ns", "end_ns", "rule",
 """Columns of `dropped`, in the order in which they are read and written."""
 AHEAD_MOST_NS = 3_600_000_000_000
 """By age nothing is dropped if the daemon's clock is further ahead of the server's."""
-LOOKS = 3
-"""So often it is counted again what is there, where a period is dropped meanwhile."""
 
 
 def select_dropped(schema: str, group: str | None = None) -> sa.Select[Any]:

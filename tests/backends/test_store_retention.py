@@ -29,7 +29,7 @@ __all__ = ["opened", "rng"]
 
 DAY_NS = 86_400_000_000_000
 WITH_PARTITIONS = ["memory", "rows", "arrays", "mysql-rows", "mysql-arrays"]
-OPEN = Callable[[Store], "object"]
+Filled = tuple[Store, InstrumentGroup, Period]
 
 
 @pytest.fixture(params=WITH_PARTITIONS)
@@ -81,6 +81,15 @@ def rows_of(kind: str, group: InstrumentGroup, triggers: int = 4) -> int:
     """What a day is stored as."""
     is_arrays = kind != "memory" and layout_of(kind) is Layout.ARRAYS
     return triggers if is_arrays else triggers * group.size - 1
+
+
+@pytest.fixture
+async def three_days(make: Make, opened: Callable, rng: np.random.Generator) -> Filled:
+    """A store that is filled, its group, and the oldest of the days."""
+    group = group_of()
+    store = await opened(make(group))
+    await filled(store, group, rng)
+    return store, group, await period_of(store, group, noon(3))
 
 
 async def test_what_is_dropped_is_gone_and_its_ledger_and_its_account_are_there(
@@ -141,12 +150,9 @@ async def test_the_writing_and_late_readings_go_on_after_a_drop(
 
 
 async def test_a_reading_with_a_wrong_clock_is_kept_after_its_day_was_dropped(
-    make: Make, opened: Callable, rng: np.random.Generator, kind: str
+    three_days: Filled, rng: np.random.Generator, kind: str
 ) -> None:
-    group = group_of()
-    store = await opened(make(group))
-    await filled(store, group, rng)
-    period = await period_of(store, group, noon(3))
+    store, group, period = three_days
     await store.drop(period, Rule.AGE, at_ns=5, patience_s=1)
 
     now = readings_of(group, np.array([90]), np.array([time.time_ns()]), rng)
@@ -175,11 +181,8 @@ async def test_days_are_dropped_one_after_the_other_and_each_is_accounted_for(
     assert np.unique((await everything(store, group))["run"]).tolist() == [5]
 
 
-async def test_what_is_not_there_is_not_dropped(make: Make, opened: Callable, rng: np.random.Generator) -> None:
-    group = group_of()
-    store = await opened(make(group))
-    await filled(store, group, rng)
-    period = await period_of(store, group, noon(3))
+async def test_what_is_not_there_is_not_dropped(three_days: Filled) -> None:
+    store, group, period = three_days
     await store.drop(period, Rule.AGE, at_ns=5, patience_s=1)
     with pytest.raises(StoreError, match=f"no partition '{period.name}' with readings"):
         await store.drop(period, Rule.AGE, at_ns=6, patience_s=1)
@@ -187,13 +190,8 @@ async def test_what_is_not_there_is_not_dropped(make: Make, opened: Callable, rn
 
 
 @pytest.mark.parametrize("kind", [each for each in WITH_PARTITIONS if each != "memory"])
-async def test_a_table_that_somebody_reads_is_busy_and_nothing_has_changed(
-    make: Make, opened: Callable, rng: np.random.Generator, kind: str
-) -> None:
-    group = group_of()
-    store = await opened(make(group))
-    await filled(store, group, rng)
-    period = await period_of(store, group, noon(3))
+async def test_a_table_that_somebody_reads_is_busy_and_nothing_has_changed(three_days: Filled, kind: str) -> None:
+    store, group, period = three_days
     before = await totals(store, group)
     async with store._reader() as reader:
         is_mysql = kind.startswith("mysql")
@@ -310,14 +308,9 @@ async def begun(store: Store, group: InstrumentGroup, period: Period) -> None:
 
 @MYSQL
 @pytest.mark.parametrize("before", ["information_schema.TABLES", "by_run"])
-async def test_what_is_counted_while_a_period_goes_is_counted_once(
-    make: Make, opened: Callable, rng: np.random.Generator, kind: str, before: str
-) -> None:
-    group = group_of()
-    store = await opened(make(group))
-    await filled(store, group, rng)
+async def test_what_is_counted_while_a_period_goes_is_counted_once(three_days: Filled, before: str) -> None:
+    store, group, period = three_days
     expected = (await totals(store, group))["stored"].tolist()
-    period = await period_of(store, group, noon(3))
     await begun(store, group, period)
 
     async def drop() -> None:
@@ -330,15 +323,10 @@ async def test_what_is_counted_while_a_period_goes_is_counted_once(
 
 
 @MYSQL
-async def test_two_that_drop_the_same_period_lose_nothing(
-    make: Make, opened: Callable, rng: np.random.Generator, kind: str
-) -> None:
+async def test_two_that_drop_the_same_period_lose_nothing(three_days: Filled) -> None:
     """Another daemon; or this one again, while the server is at the last statement of one that was killed."""
-    group = group_of()
-    store = await opened(make(group))
-    await filled(store, group, rng)
+    store, group, period = three_days
     expected = (await totals(store, group))["stored"].tolist()
-    period = await period_of(store, group, noon(3))
     arrived, goes_on = asyncio.Event(), asyncio.Event()
 
     async def wait() -> None:
@@ -361,13 +349,8 @@ async def test_two_that_drop_the_same_period_lose_nothing(
 
 
 @pytest.mark.parametrize("kind", ["rows"])
-async def test_a_partition_of_another_role_is_not_set_apart_for_ever(
-    make: Make, opened: Callable, rng: np.random.Generator, schema: str
-) -> None:
-    group = group_of()
-    store = await opened(make(group))
-    await filled(store, group, rng)
-    period = await period_of(store, group, noon(3))
+async def test_a_partition_of_another_role_is_not_set_apart_for_ever(three_days: Filled, schema: str) -> None:
+    store, group, period = three_days
     async with store._reader() as admin:
         await admin.execute(f"CREATE ROLE {schema} LOGIN; GRANT ALL ON SCHEMA {schema} TO {schema}")
         await admin.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO {schema}")
@@ -386,13 +369,8 @@ async def test_a_partition_of_another_role_is_not_set_apart_for_ever(
 
 
 @pytest.mark.parametrize("kind", ["rows", "mysql-rows"])
-async def test_a_daemon_whose_clock_is_ahead_of_the_servers_drops_nothing_by_age(
-    make: Make, opened: Callable, rng: np.random.Generator
-) -> None:
-    group = group_of()
-    store = await opened(make(group))
-    await filled(store, group, rng)
-    period = await period_of(store, group, noon(3))
+async def test_a_daemon_whose_clock_is_ahead_of_the_servers_drops_nothing_by_age(three_days: Filled) -> None:
+    store, group, period = three_days
     ahead_ns = time.time_ns() + 2 * DAY_NS
     with pytest.raises(StoreError, match=r"node is 48\.0 hours ahead of the database server's"):
         await store.drop(period, Rule.AGE, at_ns=ahead_ns, patience_s=1)

@@ -8,7 +8,6 @@ import numpy as np
 import sqlalchemy as sa
 from pymysql.err import MySQLError
 
-from backends.base import StoreBusy
 from backends.columns.stored import MISSING_OFFSET, STORED_DTYPES, slack
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import read_arrays, read_elements, read_ledger, read_rows
@@ -23,11 +22,11 @@ from backends.mysql.server.errors import CHANGED, number_of
 from backends.mysql.server.facts import product_of
 from backends.sql import selects
 from backends.sql.reading import SqlQuestions
-from backends.sql.retention import LOOKS, apart_name, select_apart
+from backends.sql.retention import apart_name, select_apart
 from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 from schemas.ledger import ledger_dtype
-from schemas.queries import TOTALS, InstrumentReadings, Reduction, SkippedTriggers, Snapshot, Totals, TriggersReadings
+from schemas.queries import InstrumentReadings, Reduction, SkippedTriggers, Snapshot, Totals, TriggersReadings
 from schemas.readings import Array
 
 
@@ -49,16 +48,7 @@ class MysqlQuestions(SqlQuestions[Connection]):
         read = read_arrays if self._tables.layout is Layout.ARRAYS else read_rows
         return read(await self._connection.select(compiled(select)), self._tables.group)
 
-    async def _totals(self, query: Totals) -> Array:
-        """How much is stored."""
-        for _ in range(LOOKS):
-            rows = await self._at_rest(query)
-            if rows is not None:
-                return np.array([(*row, 0, 0) for row in rows], TOTALS)
-        raise StoreBusy(f"periods of group {self._tables.group.name!r} are being dropped")
-
     async def _at_rest(self, query: Totals) -> Sequence[tuple[Any, ...]] | None:
-        """Count; None where a period was counted and removed, or set apart, meanwhile."""
         # A transaction that has read the group's table keeps others from taking a partition out of it.
         await self._connection.run("START TRANSACTION")
         await self._connection.fetch(f"SELECT 1 FROM {quoted(self._schema, self._tables.data.name)} LIMIT 1")

@@ -1,12 +1,13 @@
 """The questions of `schemas.queries`, asked of PostgreSQL; readings come as binary COPY."""
 
 import math
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import asyncpg
 import numpy as np
 import sqlalchemy as sa
 
-from backends.base import StoreBusy
 from backends.postgresql.protocol import output
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.copy import decode_rows
@@ -16,8 +17,8 @@ from backends.postgresql.reading.snapshot import snapshot
 from backends.postgresql.reading.triggers import readings_of_triggers
 from backends.sql import selects
 from backends.sql.reading import SqlQuestions
-from backends.sql.retention import LOOKS, apart_name, select_apart
-from schemas.queries import TOTALS, InstrumentReadings, Reduction, Snapshot, Totals, TriggersReadings
+from backends.sql.retention import apart_name, select_apart
+from schemas.queries import InstrumentReadings, Reduction, Snapshot, Totals, TriggersReadings
 from schemas.readings import Array
 
 
@@ -34,24 +35,18 @@ class PostgresqlQuestions(SqlQuestions[Connection]):
         """The readings of the rows that a select finds."""
         return await output.readings(self._connection, self._tables, select)
 
-    async def _totals(self, query: Totals) -> Array:
-        """How much is stored."""
-        for _ in range(LOOKS):
-            try:
-                return await self._counted(query)
-            except asyncpg.UndefinedTableError as error:
-                if "$" not in str(error):
-                    raise
-                # What was set apart has been counted and dropped since it was found.
-        raise StoreBusy(f"periods of group {self._tables.group.name!r} are being dropped")
-
-    async def _counted(self, query: Totals) -> Array:
-        async with self._connection.transaction(readonly=True):
-            # Given up here, it would go on there.
-            await self._connection.execute(f"SET LOCAL statement_timeout = {math.ceil(1000 * query.within_s)}")
-            apart = await self._set_apart()
-            rows = await self._connection.fetch(compiled(selects.totals(self._tables, apart)))
-        return np.array([(*row, 0, 0) for row in rows], TOTALS)
+    async def _at_rest(self, query: Totals) -> Sequence[Iterable[Any]] | None:
+        try:
+            async with self._connection.transaction(readonly=True):
+                # Given up here, it would go on there.
+                await self._connection.execute(f"SET LOCAL statement_timeout = {math.ceil(1000 * query.within_s)}")
+                apart = await self._set_apart()
+                return await self._connection.fetch(compiled(selects.totals(self._tables, apart)))
+        except asyncpg.UndefinedTableError as error:
+            if "$" not in str(error):
+                raise
+            # What was set apart has been counted and dropped since it was found.
+            return None
 
     async def _set_apart(self) -> list[str]:
         """Tables of readings that are being dropped, held together with the group's so that none goes meanwhile."""
