@@ -2,8 +2,7 @@
 
 import asyncio
 import tempfile
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from benchmarks.servers.base import Server
 from benchmarks.servers.mysql import connect
 from daemon.workloads.snapshots.cliff import AT_CHUNK
 from daemon.workloads.snapshots.data import Data
-from daemon.workloads.snapshots.looks import looks_at
+from daemon.workloads.snapshots.looks import looks_at, settled
 from daemon.workloads.snapshots.messages import Spec
 from schemas.checking.dsn import Backend
 from schemas.config import DatabaseConfig
@@ -102,27 +101,19 @@ async def cold_blocks(server: Server, spec: Spec) -> int | None:
             return await asyncio.to_thread(_read_of_tables, server.dsn, spec.snapshots.schema_name)
         return (await looks.look()).read
 
+    async def settled_read() -> float | None:
+        return await settled(read, lambda count: count, SETTLED_S, SETTLE_MOST_S)
+
     try:
         for folder in (1, 0):
-            before = await _settled(read)
+            before = await settled_read()
             store = open_folders_store(spec.database, schema=spec.snapshots.schema_name, state_dir=spec.state_dir)
             await store.snapshot(data.paths[folder], data.at(AT_CHUNK))
             await store.close()
-        after = await _settled(read)
+        after = await settled_read()
     finally:
         await looks.close()
     return None if before is None or after is None else round(after - before)
-
-
-async def _settled(read: Callable[[], Awaitable[float | None]]) -> float | None:
-    """A count that no longer changes: what a session has counted is added up a moment after its end."""
-    before, until_s = await read(), time.monotonic() + SETTLE_MOST_S
-    while True:
-        await asyncio.sleep(SETTLED_S)
-        now = await read()
-        if now == before or time.monotonic() > until_s:
-            return now
-        before = now
 
 
 def _read_of_tables(dsn: str, schema: str) -> int:

@@ -4,8 +4,10 @@ import asyncio
 import socket
 import struct
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import psutil
@@ -16,6 +18,8 @@ from daemon.core.process.usage import family_seconds, machine_seconds
 from daemon.workloads.frame.messages import ProcessSpec
 from schemas.checking.dsn import Backend
 from schemas.config import DatabaseConfig
+
+T = TypeVar("T")
 
 GIVE_UP_S = 10.0
 SETTLED_S = 0.1
@@ -63,16 +67,8 @@ class Looks:
 
     async def settled(self) -> Look:
         """Look when nothing more is being added up; or soon, beside others who use the server."""
-        until_s = time.monotonic() + SETTLE_MOST_S
-        before = await self.look()
-        while time.monotonic() < until_s:
-            await asyncio.sleep(SETTLED_S)
-            now = await self.look()
-            # The looks themselves find a few blocks; they read none.
-            if now.read == before.read:
-                return now
-            before = now
-        return before
+        # The looks themselves find a few blocks; they read none.
+        return await settled(self.look, lambda look: look.read, SETTLED_S, SETTLE_MOST_S)
 
     async def close(self) -> None:
         """Close the connection."""
@@ -94,6 +90,21 @@ class Looks:
             return family_seconds(self._process)
         except psutil.Error:  # it was killed
             return None
+
+
+async def settled(
+    look: Callable[[], Awaitable[T]], count: Callable[[T], float | None], every_s: float, most_s: float
+) -> T:
+    """Look every so often until what is counted no longer changes, or for so long at most; return the last look."""
+    until_s = time.monotonic() + most_s
+    before = await look()
+    while time.monotonic() < until_s:
+        await asyncio.sleep(every_s)
+        now = await look()
+        if count(now) == count(before):
+            return now
+        before = now
+    return before
 
 
 def looks_at(spec: ProcessSpec) -> Looks:
