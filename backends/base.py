@@ -3,9 +3,9 @@
 A store only writes and reads: no retry, sleep or batching.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from schemas.api.status import Shortfall
@@ -78,6 +78,18 @@ class AnswerTooLarge(StoreError):
 
     def __init__(self, most: int) -> None:
         super().__init__(f"there are more than {most:,} readings, or the triggers that may have them")
+
+
+class PeriodTouched(StoreUnavailable):
+    """Readings of a period changed while it was copied: the copy was thrown away, and they are where they were."""
+
+
+class PlaceRefused(StoreError):
+    """A place cannot be used for readings; the message names the problem and the fix. place: its name."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(problem)
+        self.place = place
 
 
 class SchemaMismatch(StoreError):
@@ -156,6 +168,9 @@ class Partition:
     rows: readings (`arrays` layout: triggers), the server's estimate where counting would be expensive.
     size_bytes: on the server's disk, with indexes.
     readings_bytes: what of it the readings take, without the ledger; None where there are none: they were dropped.
+    place: where the readings lie, by the name that the server has for it; None where that is the database's own.
+    index_bytes: what of readings_bytes their indexes take, which stay where new readings are written.
+    may_move: whether the readings can be moved to another place.
     """
 
     name: str
@@ -164,6 +179,22 @@ class Partition:
     rows: int
     size_bytes: int
     readings_bytes: int | None
+    place: str | None = None
+    index_bytes: int = 0
+    may_move: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Move:
+    """A move of a period that was begun and has not ended: of which group and partition, and where to."""
+
+    group: str
+    name: str
+    place: str | None
+
+
+Pace = Callable[[float], Awaitable[None]]
+"""Is awaited before each step of a move, and returns when it may be done; gets how much is copied, 0 to 1."""
 
 
 class Store(Protocol):
@@ -265,6 +296,35 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Give back connections; an embedded server stops when its last user closes."""
+
+
+@runtime_checkable
+class Tiered(Protocol):
+    """What a store has besides that can keep the readings of each period in one of several places."""
+
+    async def move(self, period: Period, place: str | None, *, pace: Pace, patience_s: float) -> None:
+        """Move the readings of a period to a place, or go on where that was begun; nothing happens if they lie there.
+
+        Readers find all of them at every moment. Nothing is lost or doubled, and no table is left over that `moves`
+        does not name, whenever the daemon or the server ends. The period should not be one that is being written.
+
+        place: None is the database's own. patience_s: readers and the writing wait behind this no longer.
+
+        Raises:
+            PeriodTouched: readings of it came meanwhile.
+            StoreBusy: what has to be locked was in use for all of that time; the next call goes on from there.
+            StoreError: a right or the room is lacking, or there is no such partition.
+        """
+
+    async def moves(self) -> tuple[Move, ...]:
+        """The moves that were begun and have not ended."""
+
+    async def give_up_move(self, move: Move, *, patience_s: float) -> None:
+        """Remove what a move has made so far; the readings stay where they are.
+
+        Raises:
+            StoreBusy: what has to be locked was in use for all of that time.
+        """
 
 
 class Positioned(Protocol):

@@ -47,6 +47,7 @@ from daemon.telemetry.status.storage import StorageReport
 from daemon.telemetry.status.stream import StatusStream
 from daemon.telemetry.store.report import StoreReport
 from daemon.telemetry.store.watch import StoreWatch
+from daemon.tiers.keeper import TierKeeper
 from daemon.workloads.workloads import Workloads
 from schemas.api.status import Status
 from schemas.config import Config
@@ -171,6 +172,7 @@ class Service:
         self.retention = RetentionKeeper(
             self.store, config, loaded.state_dir, self._outside, events, pipelines=self.pipelines
         )
+        self.tiers = TierKeeper(self.store, config, self._outside, events, pipelines=self.pipelines)
         self.workloads = Workloads(
             loaded, events, facts=lambda: report.facts, pipelines=self.pipelines, status=self._status
         )
@@ -187,11 +189,18 @@ class Service:
             alarms=self.alarms.statuses,
             marks=self.marks.status,
             retention=self.retention.status,
+            tiers=self.tiers.status,
             state_dir=loaded.state_dir,
             conditions=lambda: None if self.conditions is None else self.conditions.status(),
         )
         self.stream = StatusStream(self.reporter)
-        self.storage = StorageReport(self.store, report, self.reporter, dropped=self.retention.account)
+        self.storage = StorageReport(
+            self.store,
+            report,
+            self.reporter,
+            dropped=self.retention.account,
+            tier_named=self.tiers.tier_named,
+        )
         self._notifier = notifier or Notifier({})
         self._supervision = Supervision(self._notifier, self._status, self._parts, events)
         self.reload_wanted = asyncio.Event()
@@ -282,6 +291,7 @@ class Service:
         self.reporter.state = DaemonState.RUNNING
         self._say_ready("taking readings")
         self._start(tasks, "retention", self.retention.run())
+        self._start(tasks, "tiers", self.tiers.run())
         self._start(tasks, "reloads", self._reloader.run(self.reload_wanted))
         # What is here now stays: a collection that walks through all of it would hold up a commit for milliseconds.
         gc.collect()
@@ -445,6 +455,7 @@ class Service:
             self.folders.change(config.folders)
         self.workloads.change(config)
         self.retention.change(config)
+        self.tiers.change(config)
         for pipeline in self.pipelines.values():
             pipeline.change(config)
         for intake in self.intakes.values():

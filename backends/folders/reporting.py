@@ -11,6 +11,8 @@ import numpy as np
 
 from backends.base import (
     BatchRejected,
+    Move,
+    Pace,
     Partition,
     SchemaMismatch,
     ServerView,
@@ -18,6 +20,7 @@ from backends.base import (
     StoreError,
     StoreFacts,
     StoreUnavailable,
+    Tiered,
 )
 from backends.folders.base import FoldersStore
 from schemas.batch import Batch, JournalPosition, Stream, position_owner
@@ -180,6 +183,20 @@ class ReportingStore:
     async def drop(self, period: Period, rule: Rule, *, at_ns: int, patience_s: float) -> Dropped:
         """Drop readings of a group that has a table."""
         return await self._tables.drop(period, rule, at_ns=at_ns, patience_s=patience_s)
+
+    async def move(self, period: Period, place: str | None, *, pace: Pace, patience_s: float) -> None:
+        """Move readings of a group that has a table."""
+        assert isinstance(self._tables, Tiered)
+        await self._tables.move(period, place, pace=pace, patience_s=patience_s)
+
+    async def moves(self) -> tuple[Move, ...]:
+        """The moves of groups that have tables."""
+        return await self._tables.moves() if isinstance(self._tables, Tiered) else ()
+
+    async def give_up_move(self, move: Move, *, patience_s: float) -> None:
+        """Remove what a move has made so far."""
+        assert isinstance(self._tables, Tiered)
+        await self._tables.give_up_move(move, patience_s=patience_s)
 
     async def dropped(self) -> Mapping[str, tuple[Dropped, ...]]:
         """The account of the groups that have tables."""

@@ -13,8 +13,9 @@ from schemas.retention import Dropped
 
 DURABLY = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
 """In a transaction: it survives a crash of the server, whatever other sessions ask for."""
-IS_PARTITION = """
-    SELECT CASE WHEN pg_has_role(relowner, 'USAGE') THEN pg_total_relation_size(oid) ELSE -1 END
+SIZE_OF_PARTITION = """
+    SELECT CASE WHEN pg_has_role(relowner, 'USAGE')
+           THEN (SELECT sum(pg_total_relation_size(relid))::int8 FROM pg_partition_tree(oid)) ELSE -1 END
     FROM pg_class WHERE oid = to_regclass($1) AND relispartition
 """
 """The size of a partition; -1 where it belongs to a role that the login is no member of."""
@@ -33,7 +34,7 @@ class PostgresqlDropping(Dropping[Connection]):
         child = self._apart(begun.period)
         async with self._connection.transaction():
             await self._connection.execute(f"SET LOCAL lock_timeout = '{round(1000 * self._patience_s)}ms'; {DURABLY}")
-            size = await self._connection.fetchval(IS_PARTITION, child)
+            size = await self._connection.fetchval(SIZE_OF_PARTITION, child)
             if size is None:
                 raise no_such(begun.period)
             if size < 0:

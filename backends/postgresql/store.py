@@ -4,18 +4,21 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import asyncpg
 import sqlalchemy as sa
 
-from backends.base import ReadOnly, StoreFacts, StoreUnavailable
+from backends.base import Move, Pace, ReadOnly, StoreFacts, StoreUnavailable
+from backends.postgresql.moving import PostgresqlMoving
 from backends.postgresql.protocol.connection import Connection, target_of
 from backends.postgresql.protocol.sql import compiled, literal, quoted
 from backends.postgresql.reading import activity
 from backends.postgresql.reading.queries import PostgresqlQuestions
 from backends.postgresql.retention import DURABLY, PostgresqlDropping
 from backends.postgresql.schema.create import Missing, create_or_check, missing_from
+from backends.postgresql.schema.places import check_places
 from backends.postgresql.server.driver import DRIVER
 from backends.postgresql.server.durability import SETTINGS, held
 from backends.postgresql.server.embedded import EmbeddedPostgresql
@@ -27,9 +30,13 @@ from backends.sql.tables import group_tables
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from schemas.readings import InstrumentGroup
+from schemas.retention import Period
 
 CHECK_CLIENT = "SET client_connection_check_interval = '1s'"
 """A reader that is killed leaves nothing behind that goes on for long."""
+
+MOVED_WITHIN_S = 30 * 86_400.0
+"""A move lasts as long as its pace wants."""
 
 VALUES = f"SELECT name, setting FROM pg_settings WHERE name = ANY('{{{','.join(('server_version', *SETTINGS))}}}')"
 SIZES = """
@@ -50,6 +57,7 @@ class PostgresqlStore(SqlStore[Connection]):
         server: the embedded server to start and stop with the store, or to find running where the store is for
             reading; None when `database.dsn` names one.
         read_only: makes a store that is only asked.
+        places: tablespaces of the tiers, the one that is written into first; None is the database's own.
     """
 
     def __init__(
@@ -62,13 +70,16 @@ class PostgresqlStore(SqlStore[Connection]):
         password: str | None = None,
         server: EmbeddedPostgresql | None = None,
         read_only: ReadOnly | None = None,
+        places: Sequence[str | None] = (),
     ) -> None:
         self._password = password
+        self._places = places
+        self._first = places[0] if places else None
         self._server = server
         schema = database.schema_name
         super().__init__(
             DRIVER,
-            writer=PostgresqlGroupWriter,
+            writer=partial(PostgresqlGroupWriter, place=self._first),
             questions=PostgresqlQuestions,
             marks=MarkStatements(
                 schema,
@@ -101,6 +112,7 @@ class PostgresqlStore(SqlStore[Connection]):
                 try:
                     async with connection.transaction(readonly=True):
                         missing = await missing_from(connection, schema, self._logger, tables, self._target)
+                        await check_places(connection, self._places, self._target)
                 finally:
                     connection.terminate()
         return missing.words(schema)
@@ -126,6 +138,26 @@ class PostgresqlStore(SqlStore[Connection]):
             size_bytes=size,
         )
 
+    async def move(self, period: Period, place: str | None, *, pace: Pace, patience_s: float) -> None:
+        """Copy the period's leaf into another tablespace, and exchange it."""
+        async with self._reader(MOVED_WITHIN_S) as connection:
+            moving = self._moving(connection, period.group, patience_s)
+            await moving.move(period, place, pace)
+
+    async def moves(self) -> tuple[Move, ...]:
+        """The moves whose tables are there."""
+        async with self._reader() as connection:
+            found = [await self._moving(connection, name, 0).under_way() for name in self._tables]
+        return tuple(move for moves in found for move in moves)
+
+    async def give_up_move(self, move: Move, *, patience_s: float) -> None:
+        """Drop the tables of a move."""
+        async with self._reader() as connection:
+            await self._moving(connection, move.group, patience_s).give_up(move.name)
+
+    def _moving(self, connection: Connection, group: str, patience_s: float) -> PostgresqlMoving:
+        return PostgresqlMoving(connection, self._tables[group], first=self._first, patience_s=patience_s)
+
     async def close(self) -> None:
         """Give the connections back, and stop an embedded server when this was its last user."""
         await super().close()
@@ -135,6 +167,7 @@ class PostgresqlStore(SqlStore[Connection]):
     async def _create_or_check(self, connection: Connection) -> None:
         schema = self._database.schema_name
         await create_or_check(connection, schema, self._logger, self._tables.values(), self._target)
+        await check_places(connection, self._places, self._target)
 
     def _session_settings(self) -> dict[str, str]:
         name = f"triggerlog {self._logger}"

@@ -38,6 +38,13 @@ class GroupState:
     newest_ns: int | None = None
     refused: Mapping[Rule, str] = field(default_factory=dict)
 
+    def aged_at(self, now_ns: int) -> int:
+        """The moment that ages are counted to (UTC, ns), by a clock and the readings.
+
+        A clock of this node that is far ahead would make everything old: the readings tell the time, too.
+        """
+        return now_ns if self.newest_ns is None else min(now_ns, self.newest_ns)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DiskState:
@@ -121,8 +128,8 @@ class _Planning:
         self.held: list[Held] = []
         self.short: list[Short] = []
         self._taken: set[tuple[str, str]] = set()
-        self._newest = {group.name: _newest(group, now_ns) for group in groups}
-        self._old = {group.name: _old(group, self._newest[group.name]) for group in groups}
+        self._newest = {group.name: kept_of(group, now_ns) for group in groups}
+        self._old = {group.name: old_of(group, self._newest[group.name]) for group in groups}
         self._groups = groups
         self._now_ns = now_ns
 
@@ -130,8 +137,7 @@ class _Planning:
         """Drop what ended longer ago than readings are kept."""
         if group.keep_ns is None:
             return
-        # A clock of this node that is far ahead would make everything old: the readings tell the time, too.
-        now_ns = self._now_ns if group.newest_ns is None else min(self._now_ns, group.newest_ns)
+        now_ns = group.aged_at(self._now_ns)
         for partition in self._old[group.name]:
             if partition.end_ns + group.keep_ns <= now_ns:
                 days = (now_ns - partition.end_ns) / DAY_NS
@@ -170,7 +176,7 @@ class _Planning:
         if group.keep_ns is not None:
             for partition in (*self._left(group), *self._newest[group.name]):
                 if partition.name not in group.waited_for:
-                    yield Next(period=_period(group, partition), at_ns=partition.end_ns + group.keep_ns)
+                    yield Next(period=period_of(group, partition), at_ns=partition.end_ns + group.keep_ns)
                     return
 
     def _left(self, group: GroupState) -> list[Partition]:
@@ -180,7 +186,7 @@ class _Planning:
         return sum(drop.nbytes for drop in self.drops if drop.period.group == group)
 
     def _take(self, group: GroupState, partition: Partition, rule: Rule, reason: str) -> bool:
-        period = _period(group, partition)
+        period = period_of(group, partition)
         why = group.waited_for.get(partition.name) or group.refused.get(rule)
         if why is not None:
             self.held.append(Held(period=period, rule=rule, reason=why))
@@ -203,19 +209,20 @@ def _with_readings(group: GroupState) -> list[Partition]:
     return sorted(found, key=lambda partition: partition.start_ns)
 
 
-def _newest(group: GroupState, now_ns: int) -> list[Partition]:
+def kept_of(group: GroupState, now_ns: int) -> list[Partition]:
     """The newest ones that have rows, which stay: those made ahead are none, nor what a wrong clock has put there."""
     return [each for each in _with_readings(group) if each.rows > 0 and each.start_ns <= now_ns][-NEWEST:]
 
 
-def _old(group: GroupState, newest: Sequence[Partition]) -> list[Partition]:
+def old_of(group: GroupState, newest: Sequence[Partition]) -> list[Partition]:
     """Those that may be dropped: before the newest ones."""
     if len(newest) < NEWEST:
         return []
     return [each for each in _with_readings(group) if each.end_ns <= newest[0].start_ns]
 
 
-def _period(group: GroupState, partition: Partition) -> Period:
+def period_of(group: GroupState, partition: Partition) -> Period:
+    """The period that a partition is."""
     return Period(group=group.name, name=partition.name, start_ns=partition.start_ns, end_ns=partition.end_ns)
 
 

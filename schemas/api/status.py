@@ -14,6 +14,7 @@ from schemas.api.marks import MarksStatus
 from schemas.api.model import Model
 from schemas.api.retention import RetentionStatus
 from schemas.api.snapshots import SnapshotsStatus
+from schemas.api.tiers import TiersStatus
 from schemas.api.visits import VisitsStatus
 from schemas.batch import Durability, Layout
 from schemas.states import (
@@ -400,6 +401,7 @@ class Status(Model):
     )
     marks: MarksStatus | None = Field(default=None, description="events that people note; null from an older daemon")
     retention: RetentionStatus | None = Field(default=None, description="what is dropped; null from an older daemon")
+    tiers: TiersStatus | None = Field(default=None, description="places for readings; null without `[[tiers]]`")
     disk: DiskStatus | None = Field(default=None, description="null where its file system does not say")
     alarms: list[AlarmStatus] = Field(
         default=[], description="those in force: what nobody has dealt with first, of it the most severe"

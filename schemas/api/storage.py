@@ -20,6 +20,7 @@ class PartitionStorage(Model):
         description="readings (`arrays` layout: triggers), the server's estimate where counting is expensive"
     )
     size_bytes: int = Field(description="on the server's disk, with indexes")
+    tier: str | None = Field(default=None, description="where its readings lie; null without tiers, or in none of them")
 
 
 class JournalStorage(Model):

@@ -35,6 +35,7 @@ from schemas.config.readers import GovernorConfig, ReadersConfig
 from schemas.config.retention import RetentionConfig, too_short
 from schemas.config.section import LoggerName, Section, twice
 from schemas.config.sources import SOURCES, SimulatedSource, Source, SourceSection, TcpSource, UdpSource
+from schemas.config.tiers import TierConfig, tier_problems
 from schemas.config.visits import VisitsConfig
 from schemas.config.workloads import Workload, WorkloadKind
 
@@ -60,6 +61,7 @@ __all__ = [
     "Source",
     "SourceSection",
     "TcpSource",
+    "TierConfig",
     "UdpSource",
     "VisitsConfig",
     "Workload",
@@ -86,6 +88,9 @@ class Config(Section):
     committer: CommitterConfig = Field(default_factory=CommitterConfig, description="How they are committed.")
     journal: JournalConfig = Field(default_factory=JournalConfig, description="Where they wait for the database.")
     retention: RetentionConfig = Field(default_factory=RetentionConfig, description="When old readings are dropped.")
+    tiers: tuple[TierConfig, ...] = Field(
+        default=(), max_length=8, description="Places for readings, from fast to slow; all in one when left out."
+    )
     alarms: AlarmConfig = Field(default_factory=AlarmConfig, description="What counts as wrong.")
     readers: ReadersConfig = Field(default_factory=ReadersConfig, description="Who reads while it is written.")
     visits: VisitsConfig = Field(default_factory=VisitsConfig, description="Mock DIA visits of a telescope.")
@@ -107,6 +112,7 @@ class Config(Section):
                 *_other_database(self),
                 *_uncalibrated(self),
                 *_unkept(self),
+                *tier_problems(self.tiers, self.database),
                 *_shared_schemas(self),
                 *_shared_ports(self),
             ]

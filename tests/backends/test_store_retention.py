@@ -225,7 +225,7 @@ class Dying:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._connection, name)
-        if name not in ("run", "execute", "fetch", "fetchval"):
+        if name not in ("run", "execute", "fetch", "fetchrow", "fetchval"):
             return found
 
         async def counted(*arguments: Any) -> Any:

@@ -12,6 +12,17 @@ name = "bpm"
 count = 3
 channels = [{ name = "x", unit = "mm" }]
 """
+TIERS = (
+    GROUP
+    + """
+[[tiers]]
+name = "fast"
+[[tiers]]
+name = "slow"
+tablespace = "slow"
+after_days = 30
+"""
+)
 DSNS = (
     "write postgresql://user@host:port/name, mysql://user@host:port or mongodb://user@host:port, "
     "or leave it out for the embedded PostgreSQL"
@@ -287,8 +298,8 @@ def test_a_group_by_names_keeps_their_order() -> None:
         (
             r'"wi\ndth\u001b[31m" = 1' + GROUP,
             r'"wi\ndth\u001b[31m": unknown key; use one of `logger`, `state_dir`, `groups`, `sources`, `database`, '
-            "`assembly`, `committer`, `journal`, `retention`, `alarms`, `readers`, `visits`, `conditions`, `folders`, "
-            "`api`, `dashboard`",
+            "`assembly`, `committer`, `journal`, `retention`, `tiers`, `alarms`, `readers`, `visits`, `conditions`, "
+            "`folders`, `api`, `dashboard`",
         ),
         (
             GROUP + "[retention]\nkeep_days = 1.5",
@@ -313,6 +324,54 @@ def test_a_group_by_names_keeps_their_order() -> None:
             GROUP + '[retention]\nmax_gib = 10\n[database]\ndsn = "mongodb://a/b"',
             "retention: MongoDB has no partitions: a group is one collection, of which no period can be dropped as a "
             "whole; take it out, or use PostgreSQL or MariaDB",
+        ),
+        (
+            TIERS.replace("after_days = 30", ""),
+            "tiers[1].after_days: nothing would move to this tier; set it, or `max_gib` of tier 'fast'",
+        ),
+        (
+            TIERS + "max_gib = 9",
+            "tiers[1].max_gib: there is no tier after it to move to; take it out, or set `max_gib` in [retention]",
+        ),
+        (
+            TIERS.replace('name = "fast"', 'name = "fast"\nafter_days = 3'),
+            "tiers[0].after_days: readings are written into the first tier; give it to the next tier",
+        ),
+        (
+            TIERS + '[[tiers]]\nname = "tape"\ntablespace = "tape"\nafter_days = 30',
+            "tiers[2].after_days: partitions move to a tier before after 30 days; give each tier more days than those "
+            "before",
+        ),
+        (
+            TIERS.replace('"slow"\nt', '"fast"\nt'),
+            "tiers[1].name: tier 'fast' is named by tiers[0].name already; give it another name",
+        ),
+        (
+            TIERS.replace('tablespace = "slow"', ""),
+            "tiers[1].tablespace: tiers[0] is the same place; give each its own tablespace",
+        ),
+        (
+            TIERS.replace('tablespace = "slow"', 'tablespace = "pg_default"'),
+            "tiers[1].tablespace: 'pg_default' is the server's; leave it out: without it, it is the database's own "
+            "tablespace",
+        ),
+        (
+            TIERS.replace("after_days = 30", "after_days = 1"),
+            "tiers[1].after_days: the 2 newest partitions always stay, and each holds a day; use at least 2, or a "
+            "shorter `database.partition`",
+        ),
+        (
+            GROUP + '[[tiers]]\nname = "fast"',
+            "tiers: there is one tier, and nothing to move to; add another, or take it out",
+        ),
+        (
+            TIERS + '[database]\ndsn = "mongodb://a/b"',
+            "tiers: a MongoDB node keeps a collection in one place; take it out, or use PostgreSQL",
+        ),
+        (
+            TIERS + '[database]\ndsn = "mysql://a@b"',
+            "tiers: MariaDB and MySQL cannot move a partition: REORGANIZE ignores DATA DIRECTORY; take it out, or use "
+            "PostgreSQL",
         ),
         (GROUP + "[retention]\nkeep_days = -1", "retention.keep_days: -1 is out of range; use 0 to 100000"),
         (GROUP + "[assembly]\nwindow = 100", "assembly.window: 100 is not a power of two; use 64 or 128"),

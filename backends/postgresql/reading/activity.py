@@ -46,14 +46,19 @@ WAITS = """
 """
 PARTITIONS = """
     SELECT c.relname AS name, pg_get_expr(c.relpartbound, c.oid) AS bounds,
-           greatest(c.reltuples, s.n_live_tup, least(pg_relation_size(c.oid), 1))::int8 AS rows,
-           coalesce(pg_total_relation_size(c.oid), 0)::int8 AS size_bytes
+           greatest(l.reltuples, s.n_live_tup, least(pg_relation_size(l.oid), 1))::int8 AS rows,
+           coalesce(pg_total_relation_size(l.oid), 0)::int8 AS size_bytes,
+           coalesce(pg_indexes_size(l.oid), 0)::int8 AS index_bytes, t.spcname AS place,
+           p.level > 1 AS has_leaf
     FROM pg_partition_tree(to_regclass($1)) AS p
-    JOIN pg_class c ON c.oid = p.relid
-    LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid
-    WHERE p.isleaf AND p.level = 1
+    JOIN pg_class l ON l.oid = p.relid
+    JOIN pg_class c ON c.oid = CASE p.level WHEN 1 THEN p.relid ELSE p.parentrelid END
+    LEFT JOIN pg_stat_user_tables s ON s.relid = l.oid
+    LEFT JOIN pg_tablespace t ON t.oid = l.reltablespace
+    WHERE p.isleaf AND p.level <= 2
 """
-"""A crash takes the estimates away: where there are pages there is a row at least."""
+"""A crash takes the estimates away: where there are pages there is a row at least. Only periods of the readings have a
+leaf below them."""
 BOUNDS = re.compile(r"FROM \('?(-?\d+|MINVALUE)'?\) TO \('?(-?\d+|MAXVALUE)'?\)")
 ENDS_NS = {"MINVALUE": -(2**63), "MAXVALUE": 2**63 - 1}
 
@@ -88,6 +93,9 @@ async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partit
                 rows=row["rows"] if table is of.data else 0,
                 size_bytes=row["size_bytes"] + (before.size_bytes if before else 0),
                 readings_bytes=row["size_bytes"] if table is of.data else None,
+                place=row["place"] if table is of.data else None,
+                index_bytes=row["index_bytes"] if table is of.data else 0,
+                may_move=table is of.data and row["has_leaf"],
             )
     return tuple(sorted(found.values(), key=lambda partition: (partition.start_ns, -partition.end_ns)))
 

@@ -49,6 +49,9 @@ RELOADABLE = frozenset(
         "retention.keep_days",
         "retention.max_gib",
         "retention.min_free_percent",
+        "tiers[].after_days",
+        "tiers[].max_gib",
+        "tiers[].mib_per_s",
         *(f"sources[].{name}" for source in SOURCES for name in source.RELOADABLE),
     }
 )

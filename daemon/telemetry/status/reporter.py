@@ -41,6 +41,7 @@ from schemas.api.status import (
     StoreStatus,
     TriggerCounts,
 )
+from schemas.api.tiers import TiersStatus
 from schemas.api.visits import VisitsStatus
 from schemas.config import Config
 from schemas.readings import InstrumentGroup
@@ -94,8 +95,8 @@ NO_RATES = GroupRates(0.0, 0.0, 0.0, 0.0)
 class Reporter:
     """Builds the status; `sample` has to be called a few times a second for its rates to be right.
 
-    intakes, pipelines, sources: they fill up while the daemon starts. alarms, marks, conditions, retention: asked for
-    these parts of the status. state_dir: the folder whose disk is reported on.
+    intakes, pipelines, sources: they fill up while the daemon starts. alarms, marks, conditions, retention,
+    tiers: asked for these parts of the status. state_dir: the folder whose disk is reported on.
     """
 
     def __init__(
@@ -113,6 +114,7 @@ class Reporter:
         state_dir: Path,
         conditions: Callable[[], ConditionsStatus | None] = lambda: None,
         retention: Callable[[], RetentionStatus | None] = lambda: None,
+        tiers: Callable[[], TiersStatus | None] = lambda: None,
     ) -> None:
         self.pipelines = pipelines
         self._intakes = intakes
@@ -123,6 +125,7 @@ class Reporter:
         self._marks = marks
         self._conditions = conditions
         self._retention = retention
+        self._tiers = tiers
         self._state_dir = state_dir
         self._disk: DiskStatus | None = None
         self._is_synchronised: bool | None = None
@@ -231,6 +234,7 @@ class Reporter:
             conditions=self._conditions(),
             marks=self._marks(),
             retention=self._retention(),
+            tiers=self._tiers(),
             disk=self._disk,
             alarms=self._alarms(),
             events=self._events.newest(),

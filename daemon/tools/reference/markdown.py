@@ -84,6 +84,16 @@ max_gib = 2000
 min_free_percent = 10
 disk = "/var/lib/postgresql"
 """,
+    "tiers": """\
+[[tiers]]
+name = "fast"
+max_gib = 500
+
+[[tiers]]
+name = "slow"
+tablespace = "slow"
+after_days = 30
+""",
     "database": """\
 [database]
 dsn = "postgresql://logger@db.example.org:5432/beam"
@@ -169,7 +179,7 @@ tls_key = "/etc/triggerlog/node.key"
 }
 """An example of every section, by its path; all of them together, in this order, are a valid configuration."""
 
-ARRAYS = ("groups", "groups.channels", "readers.workloads")
+ARRAYS = ("groups", "groups.channels", "readers.workloads", "tiers")
 """Sections of which there may be several."""
 
 TYPES: dict[Any, str] = {str: "text", int: "whole number", float: "number", bool: "true or false"}

@@ -56,6 +56,7 @@ PARTITIONS = [
     *columns(("rows", "Rows"), width=108),
     *columns(("size", "Size")),
     Column(name="share", label="Share", bar=True, width=64, wide=True),
+    Column(name="tier", label="Tier", width=80, wide=True),
     Column(name="what", label="When", width=96, wide=True),
 ]
 JOURNALS = [

@@ -1,0 +1,95 @@
+"""Tiers: places for readings, from the fast one that they are written into to the one for the oldest."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from schemas.checking.dsn import Backend
+from schemas.checking.fields import Form
+from schemas.checking.problems import Problem, refuse, wrong
+from schemas.config.database import DatabaseConfig
+from schemas.config.retention import too_short
+from schemas.config.section import Name, Section, twice
+
+REFUSED = {
+    Backend.MONGODB: "a MongoDB node keeps a collection in one place",
+    Backend.MYSQL: "MariaDB and MySQL cannot move a partition: REORGANIZE ignores DATA DIRECTORY",
+}
+"""Why a database has no tiers."""
+
+
+def _not_of_the_server(name: str) -> str:
+    if name.startswith("pg_"):
+        refuse([wrong(f"{name!r} is the server's", "leave it out: without it, it is the database's own tablespace")])
+    return name
+
+
+Tablespace = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$", max_length=63),
+    AfterValidator(_not_of_the_server),
+    Form(words="1 to 63 letters, digits, `_` and `-`, a letter or `_` first"),
+]
+
+
+class TierConfig(Section):
+    """A place for readings. They are written into the first tier, and move on a partition at a time, the oldest first.
+
+    Tiers need a PostgreSQL.
+    """
+
+    name: Name = Field(description="Its name, e.g. `fast`, `slow`.")
+    tablespace: Tablespace | None = Field(
+        default=None, description="Tablespace of PostgreSQL that it is; the database's own one when left out."
+    )
+    max_gib: float | None = Field(
+        default=None,
+        gt=0,
+        le=10_000_000,
+        description="Most that may lie there, of all groups, in GiB (2^30 bytes); beyond it the oldest partitions move "
+        "to the next tier. Indexes and ledgers always lie in the first tier, and count there. Not of the last tier.",
+    )
+    after_days: float | None = Field(
+        default=None,
+        gt=0,
+        le=100_000,
+        description="Partitions that ended so long ago move here from the tiers before. Not of the first tier.",
+    )
+    mib_per_s: float = Field(
+        default=16.0, gt=0, le=100_000, description="How fast partitions are moved here at most, in MiB/s."
+    )
+
+
+def tier_problems(tiers: Sequence[TierConfig], database: DatabaseConfig) -> Iterator[Problem]:
+    """What is wrong with the tiers of a configuration."""
+    if not tiers:
+        return
+    if database.backend in REFUSED:
+        yield wrong(REFUSED[database.backend], "take it out, or use PostgreSQL", "tiers")
+        return
+    if len(tiers) == 1:
+        yield wrong("there is one tier, and nothing to move to", "add another, or take it out", "tiers")
+    yield from twice("tier", "tiers", ".name", [tier.name for tier in tiers])
+    for i, tier in enumerate(tiers):
+        yield from _of_one(tiers, i)
+        yield from too_short(tier.after_days, database.partition, f"tiers[{i}].after_days")
+
+
+def _of_one(tiers: Sequence[TierConfig], i: int) -> Iterator[Problem]:
+    tier, before = tiers[i], tiers[:i]
+    if not before and tier.after_days is not None:
+        yield wrong("readings are written into the first tier", "give it to the next tier", f"tiers[{i}].after_days")
+    if tier is tiers[-1] and tier.max_gib is not None:
+        fix = "take it out, or set `max_gib` in [retention]"
+        yield wrong("there is no tier after it to move to", fix, f"tiers[{i}].max_gib")
+    if before and tier.after_days is None and before[-1].max_gib is None:
+        fix = f"set it, or `max_gib` of tier {before[-1].name!r}"
+        yield wrong("nothing would move to this tier", fix, f"tiers[{i}].after_days")
+    same = next((number for number, each in enumerate(before) if each.tablespace == tier.tablespace), None)
+    if same is not None:
+        yield wrong(f"tiers[{same}] is the same place", "give each its own tablespace", f"tiers[{i}].tablespace")
+    earlier = max((each.after_days for each in before if each.after_days is not None), default=0)
+    if tier.after_days is not None and tier.after_days <= earlier:
+        problem = f"partitions move to a tier before after {earlier:g} days"
+        yield wrong(problem, "give each tier more days than those before", f"tiers[{i}].after_days")
