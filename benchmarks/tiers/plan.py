@@ -19,6 +19,9 @@ INSERT_DELETE, RETURNING, OURS, OURS_ELSEWHERE = WAYS = (
 )
 """How readings are moved beside a writer, whose rows are among those that are moved; in the last, they are not."""
 
+TRIED_BELOW = 0.5
+"""A smaller scale tries the benchmark itself."""
+
 FILTER, PEAKS, RANGE = SEARCHES = ("computed filter", "number of peaks", "range index")
 
 
@@ -26,11 +29,17 @@ FILTER, PEAKS, RANGE = SEARCHES = ("computed filter", "number of peaks", "range 
 class Plan:
     """How much is measured.
 
-    scale: of the sizes that follow, above 0. rounds: how often what takes turns has its turn.
+    scale: of the sizes that follow, above 0. rounds: how often a question is asked everywhere.
     """
 
     scale: float = 1.0
     rounds: int = 2
+
+    @classmethod
+    def of(cls, scale: float, rounds: int | None) -> "Plan":
+        """By the options of the command line; what only tries the benchmark has one round."""
+        tried = 1 if scale < TRIED_BELOW else cls.rounds
+        return cls(scale=scale, rounds=tried if rounds is None else rounds)
 
     @property
     def periods(self) -> int:
@@ -40,7 +49,7 @@ class Plan:
     @property
     def triggers(self) -> int:
         """Triggers of each of these, of 120 readings."""
-        return self._scaled(1200, 20)
+        return self._scaled(1000, 20)
 
     @property
     def ids(self) -> int:
@@ -50,7 +59,7 @@ class Plan:
     @property
     def moved_triggers(self) -> int:
         """Triggers that a mover moves; as many stay."""
-        return self._scaled(6000, 200)
+        return self._scaled(4000, 200)
 
     @property
     def late_s(self) -> float:
@@ -80,7 +89,7 @@ class Plan:
     @property
     def planning_rounds(self) -> int:
         """How often each question is planned with each number of periods."""
-        return 15
+        return 11
 
     @property
     def sized_triggers(self) -> int:

@@ -83,7 +83,8 @@ class Block(Model):
 class Planned(Model):
     """Times that the server took to plan a question, in ms, by round: with a table a period, and with a leaf below it.
 
-    first: with a new session each time, which knows nothing of the tables.
+    first: with a new session each time, which knows nothing of the tables. plain_locks, leaves_locks: tables and
+    indexes that it locks.
     """
 
     periods: int
@@ -91,6 +92,8 @@ class Planned(Model):
     first: bool
     plain_ms: tuple[float, ...]
     leaves_ms: tuple[float, ...]
+    plain_locks: int
+    leaves_locks: int
 
 
 class Size(Model):

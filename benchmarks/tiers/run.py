@@ -54,12 +54,15 @@ MEASURED: Mapping[str, Part] = {
     QUERIES: Part(field="asked", measure=queries.queries, cache_mib=queries.CACHE_MIB, settings=queries.SETTINGS),
     MOVERS: Part(field="moved", measure=movers.movers, cache_mib=movers.CACHE_MIB, settings={}),
     BESIDE: Part(field="blocks", measure=beside.beside, cache_mib=beside.CACHE_MIB, settings={}),
-    PLANNING: Part(field="planned", measure=planning.planning, cache_mib=planning.CACHE_MIB, settings={}),
+    PLANNING: Part(
+        field="planned", measure=planning.planning, cache_mib=planning.CACHE_MIB, settings=planning.SETTINGS
+    ),
     SIZES: Part(field="sizes", measure=sizes.sizes, cache_mib=sizes.CACHE_MIB, settings={}),
     SPECTRA: Part(field="searched", measure=spectra.spectra, cache_mib=spectra.CACHE_MIB, settings={}),
 }
+STOPS = (signal.SIGINT, signal.SIGTERM)
 FAILURES = (
-    *(StoreError, DaemonFailed, NoSlowDisk),
+    *(StoreError, DaemonFailed),
     *(queries.WrongAnswer, beside.CountsWrong, spectra.WrongHits),
 )
 
@@ -67,34 +70,44 @@ FAILURES = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code is 1 when something did not do what was asked."""
     options = _options(arguments)
-    # As Ctrl-C: servers are stopped, the slow disk is undone, and what was written is removed.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in STOPS:
+        signal.signal(number, _stop)
     output: Path = options.output or FOLDER / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
     folder = (options.folder or output.parent).absolute() / f"servers-{os.getpid()}"
     folder.mkdir(parents=True)
+    left_out = False
     try:
         for part in options.only:
-            _keep(_measured(part, options, folder), output)
+            try:
+                _keep(_measured(part, options, folder), output)
+            except NoSlowDisk as error:
+                left_out = True
+                print_line(f"{part} is left out: {error}")
     except FAILURES as error:
         sys.stderr.write(f"triggerlog: {error}\n")
         return 1
     except KeyboardInterrupt:
-        sys.stderr.write(f"triggerlog: stopped; {output} has what was measured until then\n")
+        rest = f"{output} has what was measured until then" if output.exists() else "nothing was measured"
+        sys.stderr.write(f"triggerlog: stopped; {rest}\n")
         return 130
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print_line(f"figures    {output}")
-    print_line(f"report     {output.with_suffix('.html')}, {output.with_suffix('.md')}")
-    if options.docs:
-        for path in write_docs(Record.model_validate_json(output.read_bytes())):
-            print_line(f"docs       {path}")
-    return 0
+    if output.exists():
+        _say_where(output, is_for_docs=options.docs)
+    return int(left_out)
+
+
+def _stop(_number: int, _frame: object) -> None:
+    """Stop servers, undo the slow disk, and remove what was written: a second Ctrl-C does not come into that."""
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _measured(part: str, options: argparse.Namespace, folder: Path) -> Record:
     """One part, with a server of its own."""
-    plan, how = Plan(scale=options.scale, rounds=options.rounds), MEASURED[part]
+    plan, how = Plan.of(options.scale, options.rounds), MEASURED[part]
     date = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     began = time.monotonic()
     print_line(f"{part}, scale {plan.scale:g}")
@@ -129,11 +142,19 @@ def _keep(found: Record, output: Path) -> None:
     output.with_suffix(".md").write_text(text(found), encoding="utf-8")
 
 
+def _say_where(output: Path, *, is_for_docs: bool) -> None:
+    print_line(f"figures    {output}")
+    print_line(f"report     {output.with_suffix('.html')}, {output.with_suffix('.md')}")
+    if is_for_docs:
+        for path in write_docs(Record.model_validate_json(output.read_bytes())):
+            print_line(f"docs       {path}")
+
+
 def _arguments(options: argparse.Namespace) -> str:
     words: list[str] = []
     if options.scale != Plan.scale:
         words += ["--scale", f"{options.scale:g}"]
-    if options.rounds != Plan.rounds:
+    if options.rounds is not None:
         words += ["--rounds", str(options.rounds)]
     if options.disk is not None:
         words += ["--disk", options.disk]
@@ -149,7 +170,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--only", type=_parts, default=PARTS, help=f"parts, with commas between: {', '.join(PARTS)}")
     parser.add_argument("--scale", type=_scale, default=Plan.scale, help="of all sizes, above 0 (%(default)s)")
-    parser.add_argument("--rounds", type=_count, default=Plan.rounds, help="of questions that take turns (%(default)s)")
+    parser.add_argument("--rounds", type=_count, help="of questions that take turns; by default 2, of a small scale 1")
     parser.add_argument("--disk", choices=KINDS, help="which slow disk; by default the first that can be had")
     parser.add_argument("--docs", action="store_true", help="write the figures of the file into docs/, too")
     parser.add_argument("-o", "--output", type=Path, help="JSON file; parts that it has are replaced")

@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import asyncpg
@@ -111,8 +111,11 @@ def beside(found: TieredServer, plan: Plan) -> list[Block]:
         try:
             with _reading(daemon):
                 seen = asyncio.run(_blocks(found, plan, daemon))
-        finally:
-            sender.terminate()
+        except BaseException:
+            sender.kill()
+            sender.communicate()
+            raise
+        sender.terminate()
         sent = result(sender)
         until(lambda: daemon.group().triggers.committed == filled + sent.triggers, "all triggers are there", START_S)
         asyncio.run(_see_all(found, daemon.schema, filled + sent.triggers))
@@ -145,9 +148,8 @@ async def _blocks(found: TieredServer, plan: Plan, daemon: DaemonProcess) -> lis
             return await _by_turns(plan, daemon, mover, looks)
         finally:
             counting.cancel()
-            await asyncio.gather(counting, return_exceptions=True)
-            if counting.done() and not counting.cancelled() and (error := counting.exception()):
-                raise error
+            with suppress(asyncio.CancelledError):
+                await counting
     finally:
         await store.close()
 

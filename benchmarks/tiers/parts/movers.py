@@ -135,7 +135,7 @@ async def _moved(setup: _Setup, way: str, waits: Waits, *, seconds: float, throw
     is_ours = way not in STATEMENTS
     stored = 2 * setup.triggers * INSTRUMENTS
     async with _connected(setup.dsn) as connection:
-        counts = await connection.fetchrow(COUNTS.format(table=setup.table))
+        ((everything, once),) = await connection.fetch(COUNTS.format(table=setup.table))
     # What the mover has removed is room to be used again, once VACUUM has found it.
     await _vacuum(setup, is_ours, "VACUUM")
     after = await _pages(setup, is_ours)
@@ -144,8 +144,8 @@ async def _moved(setup: _Setup, way: str, waits: Waits, *, seconds: float, throw
         way=way,
         seconds=seconds,
         committed=waits.rows,
-        lost=waits.rows + stored - counts["once"],
-        doubled=counts["everything"] - counts["once"],
+        lost=waits.rows + stored - once,
+        doubled=everything - once,
         thrown_away=thrown_away,
         writer_s=waits.writer_s,
         reader_s=waits.reader_s,

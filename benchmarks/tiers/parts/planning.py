@@ -20,19 +20,23 @@ from benchmarks.load.workload import GROUP
 from benchmarks.rounds.progress import begin, print_line
 from benchmarks.tiers.plan import Plan
 from benchmarks.tiers.record import Planned
-from benchmarks.tiers.stored import HOUR_NS, first_hour_ns
+from benchmarks.tiers.stored import HOUR_NS, first_hour_ns, hourly_store
 from benchmarks.tiers.tiered import TieredServer
 from schemas.batch import Layout
 from schemas.ledger import ledger_dtype
 from schemas.queries import InstrumentReadings, Means, WindowReadings
 
 CACHE_MIB = 128
+SETTINGS = {"max_locks_per_transaction": "512"}
+"""A question locks each table that it is planned for, and its indexes."""
 TOGETHER = 100
 """Periods that one transaction makes."""
 FIRST_ROUNDS = 5
 """With a new session each."""
 MINUTE_NS = 60_000_000_000
 PLANNING = re.compile(r"Planning Time: ([0-9.]+) ms")
+LOCKS = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' AND relation > 16384"
+"""Of a transaction, on tables and indexes that are not the server's own."""
 Connect = Callable[[], Awaitable[asyncpg.Connection]]
 
 
@@ -50,10 +54,9 @@ class _Schema:
 
 def planning(found: TieredServer, plan: Plan) -> list[Planned]:
     """Planning times of all questions, with more and more periods."""
-    schemas = (
-        _Schema(name=found.server.fresh_schema(Layout.ROWS), with_leaf=False),
-        _Schema(name=found.server.fresh_schema(Layout.ROWS), with_leaf=True),
-    )
+    schemas = tuple(_Schema(name=found.server.new_name(), with_leaf=with_leaf) for with_leaf in (False, True))
+    for schema in schemas:
+        asyncio.run(_open(found, schema))
     return asyncio.run(_planning(found.server.dsn, plan, schemas))
 
 
@@ -102,6 +105,14 @@ def questions(tables: GroupTables, newest_ns: int, middle_ns: int) -> Iterator[t
         yield name, compiled(select)
 
 
+async def _open(found: TieredServer, schema: _Schema) -> None:
+    store = hourly_store(found.server, schema.name, Layout.ROWS)
+    try:
+        await store.open()
+    finally:
+        await store.close()
+
+
 async def _make(dsn: str, schema: _Schema, hours: Sequence[Partition]) -> None:
     connection = await asyncpg.connect(dsn)
     try:
@@ -122,6 +133,7 @@ async def _by_turns(
     texts = [dict(questions(schema.tables, *at)) for schema in schemas]
     found: list[Planned] = []
     for question in texts[0]:
+        locks = [await _locks(dsn, text[question]) for text in texts]
         times: list[list[float]] = [[], []]
         shared = await asyncpg.connect(dsn)
         try:
@@ -134,12 +146,34 @@ async def _by_turns(
         finally:
             await shared.close()
         plain, leaves = (tuple(each) for each in times)
-        found.append(Planned(periods=periods, question=question, first=is_first, plain_ms=plain, leaves_ms=leaves))
+        found.append(
+            Planned(
+                periods=periods,
+                question=question,
+                first=is_first,
+                plain_ms=plain,
+                leaves_ms=leaves,
+                plain_locks=locks[0],
+                leaves_locks=locks[1],
+            )
+        )
         which = "first in a session" if is_first else "again"
         print_line(
-            f"  {periods} periods, {question}, {which}: {np.median(plain):.2f} ms, with leaves {np.median(leaves):.2f}"
+            f"  {periods} periods, {question}, {which}: {np.median(plain):.2f} ms, with leaves {np.median(leaves):.2f};"
+            f" {locks[0]:,} and {locks[1]:,} locks"
         )
     return found
+
+
+async def _locks(dsn: str, text: str) -> int:
+    """Tables and indexes that a question locks, while it is planned."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        async with connection.transaction():
+            await connection.execute(f"EXPLAIN {text}")
+            return int(await connection.fetchval(LOCKS))
+    finally:
+        await connection.close()
 
 
 async def _planned_ms(dsn: str, shared: asyncpg.Connection | None, text: str) -> float:

@@ -183,8 +183,8 @@ def _planning(record: Record) -> Iterator[Finding]:
     words = [f"{question} {ratio_words(each.value, each.low, each.high)}" for question, each in found.items()]
     highest = max(each.value if each.high is None else each.high for each in found.values())
     yield Finding(
-        claim=f"A leaf below each of {most:,} periods makes no question take more than twice as long to plan",
-        paper="aim",
+        claim=f"Twice as many tables, a leaf for each of {most:,} periods, at most double the planning of a question",
+        paper="asked as a question",
         verdict=_verdict(highest <= PLANNING_MOST),
         measured=", ".join(words),
     )

@@ -183,13 +183,16 @@ def _planning(record: Record) -> Table:
                 f"{each.periods:,}",
                 *(number(median(each.plain_ms)), number(median(each.leaves_ms))),
                 ratio_words(ratio.value, ratio.low, ratio.high),
+                *(f"{each.plain_locks:,}", f"{each.leaves_locks:,}"),
             )
         )
     note = (
         "Planning time as EXPLAIN (SUMMARY) says it, medians of rounds by turns; the ratio with its 95 % interval."
-        f" `first` is the first question of a session. Layout `rows`, no readings. {_command(record, PLANNING)}"
+        " `first` is the first question of a session. Locks are of tables and indexes: a server has room for"
+        " max_locks_per_transaction times its connections, 6,400 by default. Layout `rows`, no readings."
+        f" {_command(record, PLANNING)}"
     )
-    columns = ("", "periods", "ms", "with leaves, ms", "ratio")
+    columns = ("", "periods", "ms", "with leaves, ms", "ratio", "locks", "with leaves")
     return Table(title="What a leaf below each period costs the planner", columns=columns, rows=tuple(rows), note=note)
 
 

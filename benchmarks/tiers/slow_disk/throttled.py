@@ -5,12 +5,10 @@ The limits of the root group cover what the kernel writes later, too. Everything
 
 import os
 import shutil
-import signal
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 LIMITS_FOLDER = Path("/sys/fs/cgroup/blkio")
@@ -54,8 +52,7 @@ def throttled(image: Path, mount: Path, mib: int) -> Iterator[None]:
     Raises:
         NotThrottled: the machine does not let it.
     """
-    undo = ExitStack()
-    try:
+    with ExitStack() as undo:
         # Each is undone by what is found then: a ^C may come between a step and what notes it.
         undo.callback(image.unlink, missing_ok=True)
         undo.callback(_detach, image)
@@ -71,9 +68,6 @@ def throttled(image: Path, mount: Path, mib: int) -> Iterator[None]:
         _run("mount", "-o", "noatime", device, str(mount))
         _hold(number, LIMITS)
         yield
-    finally:
-        with _undisturbed():
-            undo.close()
 
 
 def devices_of(image: Path) -> list[str]:
@@ -122,18 +116,3 @@ def _run(program: str, *arguments: str) -> str:
         said = str(getattr(error, "stderr", "") or error).strip().splitlines()
         raise NotThrottled(f"{program}: {said[-1] if said else 'it failed'}") from None
     return done.stdout.strip()
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Let no second ^C come into it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            with suppress(TypeError):  # one that was not set from Python
-                signal.signal(number, handler)

@@ -104,7 +104,15 @@ def block(number: int, commit_p99_ms: float, reader_p99_ms: float | None = 10.0,
 def planned(question: str, factor: float, periods: int = 2000) -> Planned:
     plain = (1.0, 1.1, 0.9, 1.0)
     leaves = tuple(factor * each for each in plain)
-    return Planned(periods=periods, question=question, first=False, plain_ms=plain, leaves_ms=leaves)
+    return Planned(
+        periods=periods,
+        question=question,
+        first=False,
+        plain_ms=plain,
+        leaves_ms=leaves,
+        plain_locks=3,
+        leaves_locks=6,
+    )
 
 
 def verdicts(record: Record) -> dict[str, Verdict]:
