@@ -32,16 +32,16 @@ struct disk {
 };
 
 static struct disk *disk;
-static const char *folder;
+static char folder[PATH_MAX];
 static size_t folder_length;
 
 __attribute__((constructor)) static void begin(void)
 {
-    const char *clock = getenv("TRIGGERLOG_SLOW_CLOCK");
-    folder = getenv("TRIGGERLOG_SLOW_FOLDER");
-    if (clock == NULL || folder == NULL)
+    const char *clock = getenv("TRIGGERLOG_SLOW_CLOCK"), *named = getenv("TRIGGERLOG_SLOW_FOLDER");
+    if (clock == NULL || named == NULL || strlen(named) >= sizeof folder)
         return;
-    folder_length = strlen(folder);
+    /* A copy: PostgreSQL writes the titles of its processes where the environment was. */
+    folder_length = strlen(strcpy(folder, named));
     int file = open(clock, O_RDWR | O_CLOEXEC);
     if (file < 0)
         return;

@@ -1,9 +1,12 @@
 """The benchmark of tiers: what follows from a record, which slow disk is taken, and the library that is one."""
 
 import os
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +46,7 @@ from benchmarks.tiers.slow_disk import shimmed, throttled
 from benchmarks.tiers.slow_disk.choice import LOOP, SHIM, NoSlowDisk, chosen, slow_disk
 from benchmarks.tiers.slow_disk.probe import measured
 from benchmarks.tiers.stored import first_hour_ns
-from benchmarks.tiers.tiered import forget
+from benchmarks.tiers.tiered import forget, tiered
 from schemas.batch import Layout
 
 
@@ -211,6 +214,32 @@ class TestSlowDisk:
         number = Path(f"/sys/block/{Path(devices[0]).name}/dev").read_text().strip()
         limits = [path.read_text() for path in throttled.LIMITS_FOLDER.glob("blkio.throttle.*_device")]
         assert not [line for each in limits for line in each.splitlines() if line.split()[0] == number]
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("kind", [LOOP, SHIM])
+    def test_a_server_reads_as_slowly_from_it_and_its_cache_can_be_made_cold(self, kind: str, tmp_path: Path) -> None:
+        lacks = (throttled if kind == LOOP else shimmed).lacking()
+        if lacks is not None:
+            pytest.skip(lacks)
+        # As root the server runs under another account.
+        with (
+            tempfile.TemporaryDirectory(prefix="triggerlog-bench-") as folder,
+            slow_disk(tmp_path, kind, print) as disk,
+        ):
+            Path(folder).chmod(0o711)
+            with tiered(Path(folder) / "t", disk, cache_mib=1) as found:
+                with psycopg.connect(found.server.dsn, autocommit=True) as connection:
+                    # Pages that are nearly empty.
+                    like = "WITH (fillfactor = 10) TABLESPACE slow"
+                    connection.execute(f"CREATE TABLE t {like} AS SELECT n FROM generate_series(1, 60000) AS n")
+                found.make_cold()
+                with psycopg.connect(found.server.dsn) as connection:
+                    begun = time.perf_counter()
+                    for page in range(40):
+                        (row,) = connection.execute("SELECT count(*) FROM t WHERE ctid = %s", [f"({page * 50},1)"])
+                        assert row == (1,)
+                    seconds = time.perf_counter() - begun
+        assert seconds > 0.5 * 40 / throttled.LIMITS["read_iops"]
 
     def test_what_is_forgotten_is_as_it_was(self, tmp_path: Path) -> None:
         (tmp_path / "folder").mkdir()
