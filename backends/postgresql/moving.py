@@ -216,7 +216,9 @@ class PostgresqlMoving:
             end = min(first + STEP_PAGES, found.pages)
             async with self._connection.transaction():
                 await self._see_untouched(period, found)
+                # A scan of a range of pages is none that counts as a reader's: `ReadCounters.scans`.
                 await self._connection.execute(
+                    f"SET LOCAL enable_seqscan = off;"
                     f"INSERT INTO {copy} SELECT * FROM {leaf} WHERE ctid >= '({first},0)' AND ctid < '({end},0)';"
                     f"{_note(copy, found, end)}"
                 )
