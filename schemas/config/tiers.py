@@ -1,6 +1,7 @@
 """Tiers: places for readings, from the fast one that they are written into to the one for the oldest."""
 
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -61,10 +62,41 @@ class TierConfig(Section):
     )
 
 
-def tier_problems(tiers: Sequence[TierConfig], database: DatabaseConfig) -> Iterator[Problem]:
+class Policy(StrEnum):
+    """What says in which tier a partition lies."""
+
+    AGE = "age"
+    ACCESS = "access"
+    BOTH = "both"
+
+
+class TieringConfig(Section):
+    """By what partitions move between tiers."""
+
+    policy: Policy = Field(
+        default=Policy.AGE,
+        description="`age`: the oldest move on, and never back. `access`: what is read most for its size lies in the "
+        "first tiers, as much as their `max_gib` allow, and moves back to them. `both`: the same, but what is older "
+        "than `after_days` of a tier moves there, and stays.",
+    )
+    half_life_days: float = Field(
+        default=1.0,
+        ge=0.01,
+        le=365,
+        description="After so long what was read counts half. A partition moves back when it has been read so much for "
+        "a quarter of it.",
+    )
+
+
+def tier_problems(tiers: Sequence[TierConfig], tiering: TieringConfig, database: DatabaseConfig) -> Iterator[Problem]:
     """What is wrong with the tiers of a configuration."""
     if not tiers:
+        if tiering.policy is not Policy.AGE:
+            yield wrong("there are no tiers", "add `[[tiers]]`, or take it out", "tiering.policy")
         return
+    if tiering.policy is not Policy.AGE and database.backend is not Backend.POSTGRESQL:
+        problem = f"only PostgreSQL counts what is read of each partition, which policy {tiering.policy.value!r} needs"
+        yield wrong(problem, "use policy 'age'", "tiering.policy")
     if database.backend in REFUSED:
         yield wrong(REFUSED[database.backend], "take it out, or use PostgreSQL", "tiers")
         return
@@ -72,18 +104,24 @@ def tier_problems(tiers: Sequence[TierConfig], database: DatabaseConfig) -> Iter
         yield wrong("there is one tier, and nothing to move to", "add another, or take it out", "tiers")
     yield from twice("tier", "tiers", ".name", [tier.name for tier in tiers])
     for i, tier in enumerate(tiers):
-        yield from _of_one(tiers, i)
+        yield from _of_one(tiers, i, tiering.policy)
         yield from too_short(tier.after_days, database.partition, f"tiers[{i}].after_days")
 
 
-def _of_one(tiers: Sequence[TierConfig], i: int) -> Iterator[Problem]:
+def _of_one(tiers: Sequence[TierConfig], i: int, policy: Policy) -> Iterator[Problem]:
     tier, before = tiers[i], tiers[:i]
+    if policy is not Policy.AGE and tier.max_gib is None and tier is not tiers[-1]:
+        problem = f"by policy {policy.value!r} what is read most lies here, and nothing says how much of it"
+        yield wrong(problem, "set it, or use policy 'age'", f"tiers[{i}].max_gib")
+    if policy is Policy.ACCESS and tier.after_days is not None:
+        fix = "take it out, or use policy 'both'"
+        yield wrong("policy 'access' moves nothing by its age", fix, f"tiers[{i}].after_days")
     if not before and tier.after_days is not None:
         yield wrong("readings are written into the first tier", "give it to the next tier", f"tiers[{i}].after_days")
     if tier is tiers[-1] and tier.max_gib is not None:
         fix = "take it out, or set `max_gib` in [retention]"
         yield wrong("there is no tier after it to move to", fix, f"tiers[{i}].max_gib")
-    if before and tier.after_days is None and before[-1].max_gib is None:
+    if policy is Policy.AGE and before and tier.after_days is None and before[-1].max_gib is None:
         fix = f"set it, or `max_gib` of tier {before[-1].name!r}"
         yield wrong("nothing would move to this tier", fix, f"tiers[{i}].after_days")
     same = next((number for number, each in enumerate(before) if each.tablespace == tier.tablespace), None)

@@ -36,6 +36,17 @@ def said(text: str) -> list[str]:
     return [str(problem) for problem in refused.value.problems]
 
 
+@pytest.mark.parametrize("dsn", ["mysql://a@b", "mongodb://a/b"])
+def test_access_moves_partitions_only_where_the_server_counts_reads(dsn: str) -> None:
+    tiers = TIERS.replace('"fast"', '"fast"\nmax_gib = 9')
+    problem = (
+        "tiering.policy: only PostgreSQL counts what is read of each partition, which policy 'both' needs; use policy "
+        "'age'"
+    )
+    assert problem in said(f'{tiers}[tiering]\npolicy = "both"\n[database]\ndsn = "{dsn}"')
+    assert parse_config(f'{tiers}[tiering]\npolicy = "both"').tiering.policy == "both"
+
+
 def test_the_least_configuration_has_the_defaults_of_the_design() -> None:
     config = parse_config(GROUP)
     assert [(source.kind, source.port) for source in config.sources if source.kind != "simulated"] == [("tcp", 8122)]
@@ -298,8 +309,8 @@ def test_a_group_by_names_keeps_their_order() -> None:
         (
             r'"wi\ndth\u001b[31m" = 1' + GROUP,
             r'"wi\ndth\u001b[31m": unknown key; use one of `logger`, `state_dir`, `groups`, `sources`, `database`, '
-            "`assembly`, `committer`, `journal`, `retention`, `tiers`, `alarms`, `readers`, `visits`, `conditions`, "
-            "`folders`, `api`, `dashboard`",
+            "`assembly`, `committer`, `journal`, `retention`, `tiers`, `tiering`, `alarms`, `readers`, `visits`, "
+            "`conditions`, `folders`, `api`, `dashboard`",
         ),
         (
             GROUP + "[retention]\nkeep_days = 1.5",
@@ -381,6 +392,20 @@ def test_a_group_by_names_keeps_their_order() -> None:
             GROUP + '[[tiers]]\nname = "fast"',
             "tiers: there is one tier, and nothing to move to; add another, or take it out",
         ),
+        (
+            GROUP + '[tiering]\npolicy = "both"',
+            "tiering.policy: there are no tiers; add `[[tiers]]`, or take it out",
+        ),
+        (
+            TIERS + '[tiering]\npolicy = "both"',
+            "tiers[0].max_gib: by policy 'both' what is read most lies here, and nothing says how much of it; set it, "
+            "or use policy 'age'",
+        ),
+        (
+            TIERS.replace('"fast"', '"fast"\nmax_gib = 9') + '[tiering]\npolicy = "access"',
+            "tiers[1].after_days: policy 'access' moves nothing by its age; take it out, or use policy 'both'",
+        ),
+        (TIERS + "[tiering]\nhalf_life_days = 0", "tiering.half_life_days: 0 is out of range; use 0.01 to 365"),
         (
             TIERS + '[database]\ndsn = "mongodb://a/b"',
             "tiers: a MongoDB node keeps a collection in one place; take it out, or use PostgreSQL",
