@@ -346,7 +346,7 @@ class MysqlMoving(Moving[Connection, _Found]):
             if number_of(error) not in TOO_LONG:
                 raise
             await self._connection.run("SET max_statement_time = @most;UNLOCK TABLES")
-            note = f"copied by {copied_by}; not exchanged within {most_s:g} s"
+            note = f"copied by {copied_by}; not exchanged within {most_s:f} s"
             await self._connection.run(f"ALTER TABLE {copy} COMMENT = {literal(note)}")
             self._see_not_too_large(period, most_s)
         await self._connection.run("SET max_statement_time = @most")
