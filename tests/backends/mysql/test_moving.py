@@ -1,6 +1,7 @@
 """Moving a period into another directory of MariaDB: what the contract of moves says nothing of."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -14,6 +15,7 @@ from backends.mysql.moving import MysqlMoving
 from backends.mysql.schema.places import beside, place_of, places_of
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
+from schemas.readings import Array
 from tests.backends.test_store_contract import Make, everything, opened, rng
 from tests.backends.test_store_moving import (
     GROUP,
@@ -25,6 +27,7 @@ from tests.backends.test_store_moving import (
     small_steps,
     store,
     try_to_move,
+    write,
 )
 from tests.backends.test_store_retention import noon
 from tests.support.batches import by_group
@@ -105,6 +108,26 @@ async def test_who_writes_into_the_period_before_the_exchange_is_not_lost(
     assert await places.fetch(f"{COUNT} WHERE run > 100") == [(1,)]
     assert len(await everything(store, GROUP)) == before
     assert (await partition_of(store, noon(2))).place == places.slow
+
+
+async def test_a_commit_waits_for_the_exchange_and_is_done(
+    store: MysqlStore, monkeypatch: pytest.MonkeyPatch, places: MysqlPlaces, rng: np.random.Generator
+) -> None:
+    """To the daemon it is a slow statement."""
+    before = len(await everything(store, GROUP))
+    really = MysqlMoving._exchange_now
+    writing: list[asyncio.Task[Array]] = []
+
+    async def exchange(self: MysqlMoving, *arguments: Any) -> None:
+        writing.append(asyncio.create_task(write(store, rng, 3, time.time_ns())))
+        await asyncio.sleep(0.2)
+        assert not writing[-1].done()
+        await really(self, *arguments)
+
+    monkeypatch.setattr(MysqlMoving, "_exchange_now", exchange)
+    await move(store, places.slow)
+    (written,) = await asyncio.gather(*writing)
+    assert len(await everything(store, GROUP)) == before + written.size
 
 
 async def test_a_late_reading_that_meets_the_comparison_goes_before_the_move(
