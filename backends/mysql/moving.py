@@ -64,6 +64,8 @@ LIST_S, LOOKS = 0.15, 20
 WAIT_S = 1.0
 """A writer waits no longer than twice that for rows that are compared, and a step."""
 WAITING = "Waiting for table metadata lock"
+WRITES_FIRST = 1_000_000
+"""With a small max_write_lock_count the server lets other writing go before a lock that excludes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,6 +235,9 @@ class MysqlMoving(Moving[Connection, _Found]):
         if found.copied_by is None:
             raise StoreBusy(f"the copy of {period.name} of group {period.group} is gone")
         self._see_not_too_large(period, found.not_within_s)
+        ((count,),) = await self._connection.fetch("SELECT @@max_write_lock_count")
+        if int(count) < WRITES_FIRST:
+            raise StoreError(f"max_write_lock_count is {count} on the server; leave it at its default to move readings")
         async with self._unchanged(period, found.copied_by):
             await self._exchange_now(period, found.copied_by)
         await self._give_up(period.name)

@@ -203,6 +203,17 @@ async def test_without_the_guard_nothing_is_exchanged(
     np.testing.assert_array_equal(await everything(store, GROUP), before)
 
 
+async def test_a_server_that_lets_writing_go_first_exchanges_nothing(store: MysqlStore, places: MysqlPlaces) -> None:
+    await places.run("SET @most = @@GLOBAL.max_write_lock_count, GLOBAL max_write_lock_count = 10")
+    try:
+        with pytest.raises(StoreError, match="max_write_lock_count is 10 on the server; leave it at its default"):
+            await move(store, places.slow)
+    finally:
+        await places.run("SET GLOBAL max_write_lock_count = @most")
+    await move(store, places.slow)
+    assert (await partition_of(store, noon(2))).place == places.slow
+
+
 async def test_what_is_too_large_for_the_buffer_pool_is_refused_before_it_is_copied(
     store: MysqlStore, places: MysqlPlaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
