@@ -33,7 +33,7 @@ from backends.mysql.retention import dropping_lock, tables_there
 from backends.mysql.schema.partitions import range_name
 from backends.mysql.schema.places import beside, definition_of, place_of, places_of
 from backends.mysql.server.driver import DRIVER
-from backends.mysql.server.errors import GONE_PARTITION, TOO_LONG, number_of
+from backends.mysql.server.errors import ALTERED, GONE_PARTITION, TOO_LONG, number_of
 from backends.mysql.server.facts import product_of
 from backends.mysql.server.locks import LEAST_PATIENCE_S, briefly, release, take
 from backends.sql.connection import LockNotGranted
@@ -54,6 +54,8 @@ OF_POOL = 3
 BEFORE_NS = -(2**63) + 1
 """Before all readings that are in a partition of a stretch of time."""
 NOTE = re.compile(r" COMMENT='copied by ([0-9: -]+)(?:; not exchanged within ([0-9.]+) s)?'")
+"""The comment of a copy that is complete: when the newest of the transactions began that were open then, by the list of
+the server; and in how many seconds the exchange was tried in vain."""
 OPEN = """
     SELECT trx_mysql_thread_id, CAST(trx_started AS CHAR), trx_state, trx_id, trx_query LIKE '%{token}%'
     FROM information_schema.INNODB_TRX WHERE trx_mysql_thread_id <> 0
@@ -72,14 +74,11 @@ WRITES_FIRST = 1_000_000
 class _Found(Found):
     """A period as it lies there.
 
-    definition: the text that makes the group's table.
-    copied_by: when the newest of the transactions began that were open as the copy was complete; None before that.
-    not_within_s: the exchange was tried, and took longer.
+    definition: the text that makes the group's table. is_copied: whether the copy is complete.
     """
 
     definition: str
-    copied_by: str | None = None
-    not_within_s: float = 0.0
+    is_copied: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,14 +140,12 @@ class MysqlMoving(Moving[Connection, _Found]):
         if not await tables_there(self._connection, self._schema, [f"{self._name}${period.name}{COPY}"]):
             return _Found(definition=definition, place=places[name], copied_to=None, is_begun=False)
         copy = await self._definition_of(period.name)
-        note = NOTE.search(copy)
         return _Found(
             definition=definition,
             place=places[name],
             copied_to=place_of(copy),
             is_begun=True,
-            copied_by=note[1] if note else None,
-            not_within_s=float(note[2] or 0) if note else 0.0,
+            is_copied=NOTE.search(copy) is not None,
         )
 
     async def _begin(self, period: Period, found: _Found, place: str | None) -> None:
@@ -177,11 +174,11 @@ class MysqlMoving(Moving[Connection, _Found]):
     # --- the copy -----------------------------------------------------------------------------------------------
 
     async def _copy(self, period: Period, found: _Found, pace: Pace) -> None:
-        if found.copied_by is not None:
+        if found.is_copied:
             return
         copy, source = self._copy_of(period.name), self._source(period)
         columns = ", ".join(await self._columns())
-        with _gone(period):
+        with _altered(period):
             ((total,),) = await self._connection.fetch(f"SELECT COUNT(*) FROM {source}")
             ((copied, upto_ns),) = await self._connection.fetch(f"SELECT COUNT(*), MAX(time_ns) FROM {copy}")
             async for within in self._steps(source, BEFORE_NS if upto_ns is None else int(upto_ns)):
@@ -231,15 +228,16 @@ class MysqlMoving(Moving[Connection, _Found]):
             await take(self._connection, lock, LEAST_PATIENCE_S)
         except LockNotGranted:
             raise StoreBusy(f"something of table {self._name!r} is being dropped over another connection") from None
-        found = await self._found(period)
-        if found.copied_by is None:
-            raise StoreBusy(f"the copy of {period.name} of group {period.group} is gone")
-        self._see_not_too_large(period, found.not_within_s)
+        note = NOTE.search(await self._definition_of(period.name))
+        assert note is not None
+        copied_by, not_within_s = note[1], float(note[2] or 0)
+        self._see_not_too_large(period, not_within_s)
         ((count,),) = await self._connection.fetch("SELECT @@max_write_lock_count")
         if int(count) < WRITES_FIRST:
             raise StoreError(f"max_write_lock_count is {count} on the server; leave it at its default to move readings")
-        async with self._unchanged(period, found.copied_by):
-            await self._exchange_now(period, found.copied_by)
+        async with self._unchanged(period, copied_by):
+            with _altered(period):
+                await self._exchange_now(period, copied_by)
         await self._give_up(period.name)
         await release(self._connection, lock)
 
@@ -258,8 +256,11 @@ class MysqlMoving(Moving[Connection, _Found]):
             await self._lock_behind(guard, self._copy_of(period.name))
         finally:
             guard.terminate()
-        yield
-        await self._connection.run("UNLOCK TABLES")
+        try:
+            yield
+        finally:
+            if not self._connection.closed:
+                await self._connection.run("UNLOCK TABLES")
 
     async def _compare(self, period: Period) -> None:
         """See that the copy has what the period has, whose rows nobody can change until the transaction ends."""
@@ -268,7 +269,7 @@ class MysqlMoving(Moving[Connection, _Found]):
         keys = " AND ".join(f"x.{quoted(key.name)} = y.{quoted(key.name)}" for key in self._tables.data.primary_key)
         joined = f"{source} x LEFT JOIN {copy} y ON {keys} AND {same}"
         waited, looked_s, compared = frozenset[int](), monotonic(), 0
-        with _gone(period):
+        with _altered(period):
             async for within in self._steps(source, BEFORE_NS, locked=True):
                 ((rows, copied),) = await self._connection.fetch(
                     f"SELECT COUNT(*), COUNT(y.time_ns) FROM {joined}"
@@ -383,12 +384,12 @@ class MysqlMoving(Moving[Connection, _Found]):
 
 
 @contextmanager
-def _gone(period: Period) -> Iterator[None]:
-    """A partition that is not there any more was dropped meanwhile."""
+def _altered(period: Period) -> Iterator[None]:
+    """The partition was dropped, or the table altered, since the copy was begun."""
     try:
         yield
     except MySQLError as error:
-        if number_of(error) not in GONE_PARTITION:
+        if number_of(error) not in (*GONE_PARTITION, *ALTERED):
             raise
         raise changed(period) from error
 

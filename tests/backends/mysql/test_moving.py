@@ -270,6 +270,29 @@ async def test_columns_of_an_operator_go_along(store: MysqlStore, places: MysqlP
     assert await places.fetch(notes) == before
 
 
+@pytest.mark.parametrize("change", ["ADD COLUMN note INT DEFAULT 7", "ADD INDEX (trigger_id)", "DROP PARTITION p{}"])
+async def test_a_table_that_is_altered_meanwhile_is_copied_anew(
+    store: MysqlStore, places: MysqlPlaces, change: str
+) -> None:
+    name = (await period_of(store, noon(2))).name
+    before = await everything(store, GROUP)
+    is_first = True
+
+    async def pace(done: float) -> None:
+        nonlocal is_first
+        if done == 1.0 and is_first:
+            is_first = False
+            await places.run(f"ALTER TABLE bpm {change.format(name)}")
+
+    with pytest.raises(PeriodTouched):
+        await move(store, places.slow, pace)
+    assert await store.moves() == ()
+    if "PARTITION" not in change:
+        await move(store, places.slow)
+        np.testing.assert_array_equal(await everything(store, GROUP), before)
+        assert (await partition_of(store, noon(2))).place == places.slow
+
+
 async def test_a_moved_period_takes_part_in_what_the_server_does_with_the_table(
     store: MysqlStore, places: MysqlPlaces, make: Make, opened: Callable[..., Any]
 ) -> None:
