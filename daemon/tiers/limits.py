@@ -16,7 +16,7 @@ def tiers_of(config: Config) -> list[Tier]:
     return [
         Tier(
             name=tier.name,
-            place=tier.tablespace,
+            place=tier.place,
             max_bytes=None if tier.max_gib is None else int(tier.max_gib * GIB),
             after_ns=None if tier.after_days is None else int(tier.after_days * DAY_NS),
         )

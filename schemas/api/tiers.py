@@ -10,7 +10,7 @@ class TierStatus(Model):
     """One tier, in the order of the configuration."""
 
     name: str
-    place: str | None = Field(description="its tablespace; null is the database's own")
+    place: str | None = Field(description="its tablespace or directory; null is the database's own")
     size_bytes: int = Field(description="what lies there, of all groups, as last looked")
     partitions: int = Field(description="partitions with readings that lie there, as last looked")
     max_bytes: int | None = Field(description="most that may lie there; null without a limit")

@@ -13,11 +13,7 @@ from schemas.config.database import DatabaseConfig
 from schemas.config.retention import too_short
 from schemas.config.section import Name, Section, twice
 
-REFUSED = {
-    Backend.MONGODB: "a MongoDB node keeps a collection in one place",
-    Backend.MYSQL: "MariaDB and MySQL cannot move a partition: REORGANIZE ignores DATA DIRECTORY",
-}
-"""Why a database has no tiers."""
+ONE_PLACE = "a MongoDB node keeps a collection in one place"
 
 
 def _not_of_the_server(name: str) -> str:
@@ -34,22 +30,35 @@ Tablespace = Annotated[
 ]
 
 
+Directory = Annotated[
+    str,
+    Field(pattern=r"^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$", max_length=200),
+    Form(words="an absolute path of letters, digits, `_`, `.` and `-`, without `/` at its end"),
+]
+
+
 class TierConfig(Section):
     """A place for readings. They are written into the first tier, and move on a partition at a time, the oldest first.
 
-    Tiers need a PostgreSQL.
+    Tiers need a PostgreSQL, a MariaDB or a MySQL.
     """
 
     name: Name = Field(description="Its name, e.g. `fast`, `slow`.")
     tablespace: Tablespace | None = Field(
         default=None, description="Tablespace of PostgreSQL that it is; the database's own one when left out."
     )
+    directory: Directory | None = Field(
+        default=None,
+        description="Folder on the node of a MariaDB or MySQL that it is, owned by the server's account; the server's "
+        "own one when left out. Not of the first tier.",
+    )
     max_gib: float | None = Field(
         default=None,
         gt=0,
         le=10_000_000,
         description="Most that may lie there, of all groups, in GiB (2^30 bytes); beyond it the oldest partitions move "
-        "to the next tier. Indexes and ledgers always lie in the first tier, and count there. Not of the last tier.",
+        "to the next tier. Ledgers, and indexes in PostgreSQL, always lie in the first tier, and count there. "
+        "Not of the last tier.",
     )
     after_days: float | None = Field(
         default=None,
@@ -60,6 +69,11 @@ class TierConfig(Section):
     mib_per_s: float = Field(
         default=16.0, gt=0, le=100_000, description="How fast partitions are moved here at most, in MiB/s."
     )
+
+    @property
+    def place(self) -> str | None:
+        """What the database calls it; None is where it puts a table that is to lie nowhere else."""
+        return self.tablespace or self.directory
 
 
 class Policy(StrEnum):
@@ -97,15 +111,29 @@ def tier_problems(tiers: Sequence[TierConfig], tiering: TieringConfig, database:
     if tiering.policy is not Policy.AGE and database.backend is not Backend.POSTGRESQL:
         problem = f"only PostgreSQL counts what is read of each partition, which policy {tiering.policy.value!r} needs"
         yield wrong(problem, "use policy 'age'", "tiering.policy")
-    if database.backend in REFUSED:
-        yield wrong(REFUSED[database.backend], "take it out, or use PostgreSQL", "tiers")
+    if database.backend is Backend.MONGODB:
+        yield wrong(ONE_PLACE, "take it out, or use PostgreSQL or MariaDB", "tiers")
         return
     if len(tiers) == 1:
         yield wrong("there is one tier, and nothing to move to", "add another, or take it out", "tiers")
     yield from twice("tier", "tiers", ".name", [tier.name for tier in tiers])
     for i, tier in enumerate(tiers):
         yield from _of_one(tiers, i, tiering.policy)
+        yield from _of_the_other(tier, database, i)
+        yield from _same_place(tiers, i, "directory" if database.backend is Backend.MYSQL else "tablespace")
         yield from too_short(tier.after_days, database.partition, f"tiers[{i}].after_days")
+
+
+def _of_the_other(tier: TierConfig, database: DatabaseConfig, i: int) -> Iterator[Problem]:
+    """What a tier has that is of another database."""
+    if database.backend is not Backend.MYSQL:
+        if tier.directory is not None:
+            yield wrong("PostgreSQL has tablespaces", "use `tablespace` instead", f"tiers[{i}].directory")
+    elif tier.tablespace is not None:
+        yield wrong("MariaDB and MySQL have directories", "use `directory` instead", f"tiers[{i}].tablespace")
+    elif not i and tier.directory is not None:
+        problem = "MariaDB makes new partitions in its own folder: REORGANIZE ignores DATA DIRECTORY"
+        yield wrong(problem, "leave it out", f"tiers[{i}].directory")
 
 
 def _of_one(tiers: Sequence[TierConfig], i: int, policy: Policy) -> Iterator[Problem]:
@@ -124,10 +152,13 @@ def _of_one(tiers: Sequence[TierConfig], i: int, policy: Policy) -> Iterator[Pro
     if policy is Policy.AGE and before and tier.after_days is None and before[-1].max_gib is None:
         fix = f"set it, or `max_gib` of tier {before[-1].name!r}"
         yield wrong("nothing would move to this tier", fix, f"tiers[{i}].after_days")
-    same = next((number for number, each in enumerate(before) if each.tablespace == tier.tablespace), None)
-    if same is not None:
-        yield wrong(f"tiers[{same}] is the same place", "give each its own tablespace", f"tiers[{i}].tablespace")
     earlier = max((each.after_days for each in before if each.after_days is not None), default=0)
     if tier.after_days is not None and tier.after_days <= earlier:
         problem = f"partitions move to a tier before after {earlier:g} days"
         yield wrong(problem, "give each tier more days than those before", f"tiers[{i}].after_days")
+
+
+def _same_place(tiers: Sequence[TierConfig], i: int, field: str) -> Iterator[Problem]:
+    same = next((number for number, each in enumerate(tiers[:i]) if each.place == tiers[i].place), None)
+    if same is not None:
+        yield wrong(f"tiers[{same}] is the same place", f"give each its own {field}", f"tiers[{i}].{field}")

@@ -104,7 +104,8 @@ async def _moved(loaded: LoadedConfig, store: Store, group: str, partition: str,
     one = _partition(found, group, partition)
     state = next(each for each in states_of(loaded.config, found, {}, {}, newest={}) if each.name == group)
     if not one.may_move:
-        raise CommandFailed(f"PARTITION: an older triggerlog has made {partition} of {group}; it stays where it is")
+        why = "it takes what fits no other partition, or an older triggerlog has made it"
+        raise CommandFailed(f"PARTITION: {partition} of {group} stays where it is: {why}")
     if one in kept_of(state, time.time_ns()):
         raise CommandFailed(f"PARTITION: {partition} is one of the {NEWEST} newest of {group}, which never move")
     if one.place == tiers[number].place:
