@@ -15,7 +15,9 @@ FINDINGS_NOTE = (
 def finding_table(record: Record) -> Table:
     """A row a finding."""
     rows = tuple((each.claim, each.paper, each.verdict.value, each.measured) for each in findings(record))
-    return Table(title="Findings", columns=("", "the seed", "verdict", "measured"), rows=rows, note=FINDINGS_NOTE)
+    return Table(
+        title="Findings", columns=("", "the seed, or aim", "verdict", "measured"), rows=rows, note=FINDINGS_NOTE
+    )
 
 
 def figures(record: Record) -> str:
