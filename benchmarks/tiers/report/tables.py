@@ -112,10 +112,10 @@ def _queries(record: Record) -> Table:
             )
     note = (
         f"Seconds, all caches cold; medians of rounds by turns. {plan.periods} hours of {plan.triggers:,} triggers"
-        f" of 120 readings; {counted(plan.ids, 'random trigger')}. In the mix the newest fifth is on the fast disk."
-        " Predicted is 0.2 of what the question takes on the fast disk and 0.8 of that on the slow one, and all of the"
-        " former for the hot 20 % (the seed: `210*0.8 + 90*0.2`). The seed has 1e9 rows, asks for 10,000, and had"
-        f" its indexes on the fast disk, as ours are. {_command(record, QUERIES)}"
+        f" of 120 readings; {counted(plan.ids, 'random trigger')}, looked up by indexes. In the mix the newest fifth"
+        " is on the fast disk. Predicted is 0.2 of what the question takes on the fast disk and 0.8 of that on the slow"
+        " one, and all of the former for the hot 20 % (the seed: `210*0.8 + 90*0.2`). The seed has 1e9 rows, asks for"
+        f" 10,000, and had its indexes on the fast disk, as ours are. {_command(record, QUERIES)}"
     )
     columns = ("", FAST, SLOW, "20/80", "predicted", "20/80 by it")
     title = "Questions on the fast disk, the slow one, and 20/80"
