@@ -111,7 +111,7 @@ class Plan:
 def predicted(question: str, fast_s: float, slow_s: float) -> float:
     """What a question takes of the mix by what it takes of either disk alone, in s.
 
-    After the seed: each part takes its share of what the whole takes there, `210 * 0.8 + 90 * 0.2 = 186`; of the hot
+    After the blog: each part takes its share of what the whole takes there, `210 * 0.8 + 90 * 0.2 = 186`; of the hot
     part all is on the fast disk.
     """
     hot = 1.0 if question == HOT else HOT_PART

@@ -20,14 +20,14 @@ from benchmarks.tiers.tiered import TieredServer
 from schemas.batch import Layout
 
 SETTINGS = {"max_parallel_workers_per_gather": "0"}
-"""Of the server: as in the seed, one process answers."""
+"""Of the server: as in the blog, one process answers."""
 CACHE_MIB = 1
 MEANS = {
     Layout.ROWS: "SELECT avg(top_in), count(*) FROM {s}.bpm",
     Layout.ARRAYS: "SELECT avg(v), count(*) FROM {s}.bpm, unnest(top_in) AS v",
 }
 LOOKED_UP = "SET enable_seqscan = off"
-"""Random triggers are looked up by the indexes, as in the seed: partitions as small as these the planner would rather
+"""Random triggers are looked up by the indexes, as in the blog: partitions as small as these the planner would rather
 read as a whole."""
 TIMES = "SELECT time_ns, trigger_id FROM {s}.bpm_ledger WHERE trigger_id = ANY(%s)"
 PICK = """

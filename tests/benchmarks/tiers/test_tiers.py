@@ -123,7 +123,7 @@ def verdicts(record: Record) -> dict[str, Verdict]:
 
 
 class TestPlan:
-    def test_the_mix_is_predicted_as_the_seed_does(self) -> None:
+    def test_the_mix_is_predicted_as_the_blog_does(self) -> None:
         assert predicted(ALL, 90, 210) == pytest.approx(186)
         assert predicted(WHOLE, 6, 100) == pytest.approx(81.2)
         assert predicted(HOT, 5, 80) == 5
@@ -282,8 +282,8 @@ class TestRun:
 
 class TestFindings:
     def test_the_mix_is_judged_by_its_prediction(self) -> None:
-        as_seed = [*asked(ALL, 90, 210, 178), *asked(WHOLE, 6, 100, 50), *asked(HOT, 5, 80, 4)]
-        assert set(verdicts(record_of(asked=as_seed)).values()) == {Verdict.REPRODUCED}
+        as_blog = [*asked(ALL, 90, 210, 178), *asked(WHOLE, 6, 100, 50), *asked(HOT, 5, 80, 4)]
+        assert set(verdicts(record_of(asked=as_blog)).values()) == {Verdict.REPRODUCED}
         otherwise = [*asked(ALL, 90, 210, 300), *asked(WHOLE, 6, 100, 81), *asked(HOT, 5, 80, 40)]
         found = verdicts(record_of(asked=otherwise))
         assert list(found.values()) == [*[Verdict.REFUTED] * 3, Verdict.REPRODUCED]
