@@ -60,10 +60,11 @@ no acknowledgement still have it."""
 STORE_WITHIN_S = 1.0
 """A database that answers within this time is asked before anything is received: then nothing has to be kept twice."""
 
-STOP_MORE_S = COMMIT_WITHIN_S + 10.0
+STOP_MORE_S = 2 * COMMIT_WITHIN_S + 10.0
 CLOSE_WITHIN_S = 70.0
-"""What the service manager is asked to wait at the end: for the commits and the journal's last sync, and then for the
-store to close, which for an embedded PostgreSQL is the time it has to stop."""
+"""What the service manager is asked to wait at the end: for the commits, for a disk that does not take what the
+database may lose, and the journal's last sync; and then for the store to close, which for an embedded PostgreSQL is the
+time it has to stop."""
 
 
 CALIBRATED_WITHIN_S = 4.0
@@ -430,8 +431,11 @@ class Service:
         if self._committing:
             _, late = await asyncio.wait(self._committing, timeout=COMMIT_WITHIN_S)
             await end_tasks(*late)
-        for pipeline in self.pipelines.values():
-            await pipeline.close(COMMIT_WITHIN_S)
+        # Together: each may have to wait for the disk, and all of them are to get as far as they can.
+        closing = (pipeline.close(COMMIT_WITHIN_S) for pipeline in self.pipelines.values())
+        for problem in await asyncio.gather(*closing, return_exceptions=True):
+            if problem is not None:
+                raise problem
 
     def _note_risk(self) -> None:
         for pipeline in self.pipelines.values():
