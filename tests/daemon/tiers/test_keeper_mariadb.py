@@ -1,6 +1,7 @@
 """The keeper of tiers on a MariaDB: what it does there by the directories of tiers."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -49,9 +50,9 @@ def config_of(store: MysqlStore, after_days: float = 2.5 / 24) -> Config:
     )
 
 
-async def test_age_moves_hours_and_retention_drops_what_was_moved(store: MysqlStore) -> None:
+async def test_age_moves_hours_and_retention_drops_what_was_moved(store: MysqlStore, tmp_path: Path) -> None:
     events = Events()
-    keeper, _ = keeper_of(store, config_of(store), events)
+    keeper, _ = keeper_of(store, tmp_path, config_of(store), events)
     await keeper.look()
     _, slow = store._places
     assert await places(store) == [slow, slow, None, None, None, None]
