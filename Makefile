@@ -192,7 +192,7 @@ bench-folders: $(INSTALLED) $(FERRETDB) ## Measure snapshots of folders with a d
 	@exec $(BIN)/python -m benchmarks.folders.run $(ARGS)
 
 .PHONY: bench-tiers
-bench-tiers: $(INSTALLED) ## Measure tiers on a fast and a slow disk against "The Long Tail", within 25 minutes (ARGS="--scale 0.05": 2)
+bench-tiers: $(INSTALLED) ## Measure tiers on a fast and a slow disk against "The Long Tail", within 25 minutes (ARGS="--scale 0.05": 3)
 	@exec $(BIN)/python -m benchmarks.tiers.run $(ARGS)
 
 .PHONY: soak

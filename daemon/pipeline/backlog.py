@@ -352,8 +352,11 @@ class Backlog:
         self._look()
         self._spooled(max(0, state.synced + 1 - self._first - self._settled_here))
 
-    async def close(self) -> None:
+    async def close(self, within_s: float) -> int:
         """Put what is not committed on the disk; what is held is left there for the next daemon to decide about.
+
+        Where the disk does not take what is held, it is waited until the database cannot lose that any more, for
+        within_s at most: nobody but this process has it. Returns how many readings it could lose all the same.
 
         Raises:
             OSError: the disk failed.
@@ -362,11 +365,23 @@ class Backlog:
             self._refill.cancel()
             await asyncio.gather(self._refill, return_exceptions=True)
         try:
-            if self._journal is not None:
-                await self._journal.end()
+            if self._journal is None:
+                return 0
+            left = await self._write_held(self._journal, within_s)
+            await self._journal.end()
+            return left
         finally:
             if self._acknowledged is not None:
                 await self._acknowledged.end()
+
+    async def _write_held(self, journal: JournalKeeper, within_s: float) -> int:
+        if not self._held:
+            return 0
+        newest, now_s = self._held[-1], self._clock.now().monotonic_ns / 1e9
+        held_s = newest.since_s + self._hold_s - now_s
+        if await journal.write_upto(newest.number, min(held_s, within_s)) or held_s <= within_s:
+            return 0
+        return sum(each.readings for each in self._held if each.number >= journal.unwritten)
 
     def _weigh(self, blocks: Sequence[ClosedBlock]) -> None:
         readings = sum(readings_in(block) for block in blocks)

@@ -176,12 +176,12 @@ class Pipeline:
     async def close(self, within_s: float) -> None:
         """Put what is not committed on the disk, let go of the journal, and report what is left.
 
-        within_s: for how long `run` was waited for.
+        within_s: for how long `run` was waited for, and for how long the disk is waited for.
         """
         if self._retry is not None:
             await end_tasks(self._retry)
         try:
-            await self._backlog.close()
+            self._announcements.left_at_risk(await self._backlog.close(within_s))
         except OSError as error:
             self._announcements.journal_not_synced(error)
         is_safe = self.has_journal and self._backlog.problem is None

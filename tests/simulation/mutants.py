@@ -537,6 +537,13 @@ MUTANTS = (
         to="                if False:\n",
         plan="late-for-what-was-discarded-before-the-start",
     ),
+    Mutant(
+        name="end while the database may lose what the disk did not take",
+        file="daemon/pipeline/backlog.py",
+        text="            left = await self._write_held(self._journal, within_s)\n",
+        to="            left = 0\n",
+        plan="committed-behind-a-full-disk-and-ended",
+    ),
 )
 
 

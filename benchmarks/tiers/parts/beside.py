@@ -46,7 +46,7 @@ READERS: tuple[dict[str, object], ...] = (
 
 
 class CountsWrong(Exception):
-    """Readings are missing, or there twice, at the end."""
+    """Readings are missing, or there twice, at the end, or are not what was meant to be read."""
 
 
 @dataclass
@@ -204,6 +204,8 @@ async def _see_all(found: TieredServer, schema: str, triggers: int) -> None:
     finally:
         await store.close()
     assert totals.dtype == TOTALS
+    if len(totals) != 1:
+        raise CountsWrong(f"the triggers are of {len(totals)} runs: readers did not ask for the old hours")
     stored, ledger = int(totals["stored"].sum()), int(totals["arrived"].sum())
     if not stored == ledger == triggers * INSTRUMENTS:
         raise CountsWrong(

@@ -1,6 +1,6 @@
 """Movers beside a writer and a reader: what they lose, how long others wait, and what they leave behind.
 
-The seed's mover copies rows with INSERT and removes them with DELETE, in one transaction at READ COMMITTED: what others
+The blog's mover copies rows with INSERT and removes them with DELETE, in one transaction at READ COMMITTED: what others
 commit between the two statements is removed and was not copied. Its tables are made here of the same readings.
 """
 

@@ -1,6 +1,6 @@
 """Mass spectra by their spectral contrast angle: computed for all, after the number of peaks, and after their range.
 
-The seed's aside ("Finding mass spectra with PostgreSQL: Indexing"). Its function is given the peaks that are looked for
+The blog's aside ("Finding mass spectra with PostgreSQL: Indexing"). Its function is given the peaks that are looked for
 as JSON, and looks up those of a spectrum by its number. Where both have the same peaks (m/z), the angle is that between
 the intensities, and 1 where these are proportional.
 """
@@ -17,9 +17,9 @@ from benchmarks.tiers.tiered import TieredServer
 
 CACHE_MIB = 256
 HITS = 71
-"""Spectra that are alike the one that is looked for, as in the seed."""
+"""Spectra that are alike the one that is looked for, as in the blog."""
 TWO_PEAKS = 0.043
-"""Part of the spectra with two peaks: in the seed that index made it 23 times as fast."""
+"""Part of the spectra with two peaks: in the blog that index made it 23 times as fast."""
 WANTED = ((144.1150218, 0.908209840784744), (145.118459841064, 0.0841924148716925))
 """The peaks that are looked for: m/z and intensity."""
 ROUNDS = {FILTER: 1, PEAKS: 3, RANGE: 9}

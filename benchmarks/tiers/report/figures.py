@@ -12,14 +12,14 @@ from benchmarks.tiers.plan import FAST, MIX, SLOW, predicted
 from benchmarks.tiers.record import Block, Moved, Planned, Record, Searched
 from schemas.api.interference import Ratio
 
-SEED_S: dict[str, dict[str, float]] = {
+BLOG_S: dict[str, dict[str, float]] = {
     "all": {FAST: 90.0, SLOW: 210.0, MIX: 178.0},
     "whole": {FAST: 6.0, SLOW: 100.0, MIX: 50.0},
     "hot": {FAST: 5.0, SLOW: 80.0, MIX: 4.0},
 }
-"""Seconds in the seed, of 1e9 rows and 10,000 of them, by question and place."""
-SEED_SEARCH_S = {"computed filter": 18.695619, "number of peaks": 0.797346, "range index": 0.035128}
-SEED_PAGES = (221_239, 442_478)
+"""Seconds in the blog, of 1e9 rows and 10,000 of them, by question and place."""
+BLOG_SEARCH_S = {"computed filter": 18.695619, "number of peaks": 0.797346, "range index": 0.035128}
+BLOG_PAGES = (221_239, 442_478)
 """Pages of the half that stayed, written anew and as the mover left it."""
 
 

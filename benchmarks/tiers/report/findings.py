@@ -1,4 +1,4 @@
-"""What the seed found, and what tiers have to do, one by one, with the verdict of a record: pure functions."""
+"""What the blog found, and what tiers have to do, one by one, with the verdict of a record: pure functions."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ from benchmarks.tiers.plan import (
 )
 from benchmarks.tiers.record import Record
 from benchmarks.tiers.report.figures import (
-    SEED_PAGES,
+    BLOG_PAGES,
     block_ratio,
     by_prediction,
     layouts,
@@ -102,19 +102,19 @@ def _by_prediction(record: Record, layout: str, question: str) -> str:
 
 
 def _movers(record: Record) -> Iterator[Finding]:
-    seeds = moved_by(record, INSERT_DELETE)
-    if seeds is not None:
+    blogs = moved_by(record, INSERT_DELETE)
+    if blogs is not None:
         yield Finding(
             claim="INSERT, then DELETE loses rows that are committed in between",
             paper="not noticed",
-            verdict=Verdict.REPRODUCED if seeds.lost else Verdict.UNKNOWN,
-            measured=f"{seeds.lost:,} of {seeds.committed:,} rows lost",
+            verdict=Verdict.REPRODUCED if blogs.lost else Verdict.UNKNOWN,
+            measured=f"{blogs.lost:,} of {blogs.committed:,} rows lost",
         )
         yield Finding(
             claim="What half of the rows were moved out of is twice as large as it needs to be",
-            paper=f"{SEED_PAGES[1]:,} pages, and {SEED_PAGES[0]:,} written anew",
-            verdict=_verdict(seeds.pages_after >= TWICE * seeds.pages_full),
-            measured=f"{seeds.pages_after:,} pages, and {seeds.pages_full:,} written anew",
+            paper=f"{BLOG_PAGES[1]:,} pages, and {BLOG_PAGES[0]:,} written anew",
+            verdict=_verdict(blogs.pages_after >= TWICE * blogs.pages_full),
+            measured=f"{blogs.pages_after:,} pages, and {blogs.pages_full:,} written anew",
         )
     ours = [each for each in (moved_by(record, OURS), moved_by(record, OURS_ELSEWHERE)) if each is not None]
     if ours:
@@ -209,7 +209,7 @@ def _spectra(record: Record) -> Iterator[Finding]:
         return
     yield Finding(
         claim="An index of the number of peaks makes a search many times as fast, and one of their range far more",
-        paper="23 and 532 times as fast (18,696, 797 and 35 ms; the seed says 534)",
+        paper="23 and 532 times as fast (18,696, 797 and 35 ms; the blog says 534)",
         verdict=_verdict(computed >= FEWER_PEAKS * peaks and peaks > 2 * by_range),
         measured=f"{times(computed / peaks)} and {times(computed / by_range)} times as fast",
     )

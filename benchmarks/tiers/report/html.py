@@ -26,7 +26,7 @@ def page(record: Record) -> str:
 
 
 def _findings(record: Record) -> Markup:
-    columns = (Column("finding"), Column("the seed"), Column("verdict"), Column("measured"))
+    columns = (Column("finding"), Column("the blog, or aim"), Column("verdict"), Column("measured"))
     rows = [("", (each.claim, each.paper, each.verdict.value, each.measured)) for each in findings(record)]
     if not rows:
         return Markup()

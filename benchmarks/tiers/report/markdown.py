@@ -7,7 +7,7 @@ from benchmarks.tiers.report.findings import findings
 from benchmarks.tiers.report.tables import facts, tables
 
 FINDINGS_NOTE = (
-    "The seed is “The Long Tail - vertical table partitioning” (2015); an aim is one of tiers. Each verdict is of the"
+    "The blog is “The Long Tail - vertical table partitioning” (2015); an aim is one of tiers. Each verdict is of the"
     " figures beside it."
 )
 
@@ -15,7 +15,9 @@ FINDINGS_NOTE = (
 def finding_table(record: Record) -> Table:
     """A row a finding."""
     rows = tuple((each.claim, each.paper, each.verdict.value, each.measured) for each in findings(record))
-    return Table(title="Findings", columns=("", "the seed", "verdict", "measured"), rows=rows, note=FINDINGS_NOTE)
+    return Table(
+        title="Findings", columns=("", "the blog, or aim", "verdict", "measured"), rows=rows, note=FINDINGS_NOTE
+    )
 
 
 def figures(record: Record) -> str:

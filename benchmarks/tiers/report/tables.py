@@ -26,8 +26,8 @@ from benchmarks.tiers.plan import (
 )
 from benchmarks.tiers.record import Record
 from benchmarks.tiers.report.figures import (
-    SEED_S,
-    SEED_SEARCH_S,
+    BLOG_S,
+    BLOG_SEARCH_S,
     block_ratio,
     by_prediction,
     layouts,
@@ -85,7 +85,7 @@ def _disks(record: Record) -> Table:
         for each in record.disks
     ]
     note = (
-        "Random reads of 8 KiB one after the other, and a sequential read, just before each part. The seed's disks had"
+        "Random reads of 8 KiB one after the other, and a sequential read, just before each part. The blog's disks had"
         " 68 and 140, and 5,986 and 431."
     )
     columns = ("", "slow: reads/s", "MB/s", "fast: reads/s", "MB/s")
@@ -96,10 +96,10 @@ def _queries(record: Record) -> Table:
     plan = Plan(scale=record.scales.get(QUERIES, 1.0))
     rows = []
     for question in QUESTIONS:
-        of = SEED_S[question]
+        of = BLOG_S[question]
         expected = predicted(question, of[FAST], of[SLOW])
         figures = (*(number(of[place]) for place in PLACES), number(expected), times(of[MIX] / expected))
-        rows.append((f"the seed: {WORDS[question]}", *figures))
+        rows.append((f"the blog: {WORDS[question]}", *figures))
         for layout in layouts(record):
             found = by_prediction(record, layout, question)
             rows.append(
@@ -112,10 +112,10 @@ def _queries(record: Record) -> Table:
             )
     note = (
         f"Seconds, all caches cold; medians of rounds by turns. {plan.periods} hours of {plan.triggers:,} triggers"
-        f" of 120 readings; {counted(plan.ids, 'random trigger')}. In the mix the newest fifth is on the fast disk."
-        " Predicted is 0.2 of what the question takes on the fast disk and 0.8 of that on the slow one, and all of the"
-        " former for the hot 20 % (the seed: `210*0.8 + 90*0.2`). The seed has 1e9 rows, asks for 10,000, and had"
-        f" its indexes on the fast disk, as ours are. {_command(record, QUERIES)}"
+        f" of 120 readings; {counted(plan.ids, 'random trigger')}, looked up by indexes. In the mix the newest fifth"
+        " is on the fast disk. Predicted is 0.2 of what the question takes on the fast disk and 0.8 of that on the slow"
+        " one, and all of the former for the hot 20 % (the blog: `210*0.8 + 90*0.2`). The blog has 1e9 rows, asks for"
+        f" 10,000, and had its indexes on the fast disk, as ours are. {_command(record, QUERIES)}"
     )
     columns = ("", FAST, SLOW, "20/80", "predicted", "20/80 by it")
     title = "Questions on the fast disk, the slow one, and 20/80"
@@ -210,19 +210,19 @@ def _sizes(record: Record) -> Table:
 
 
 def _spectra(record: Record) -> Table:
-    first, seed_first = searched_s(record, SEARCHES[0]), SEED_SEARCH_S[SEARCHES[0]]
+    first, blog_first = searched_s(record, SEARCHES[0]), BLOG_SEARCH_S[SEARCHES[0]]
     rows = []
     for way in SEARCHES:
         took = searched_s(record, way)
         if took is not None and first is not None:
-            seed = SEED_SEARCH_S[way]
-            faster = (times(first / took), times(seed_first / seed))
-            rows.append((way, number(1e3 * took), faster[0], number(1e3 * seed), faster[1]))
+            blog = BLOG_SEARCH_S[way]
+            faster = (times(first / took), times(blog_first / blog))
+            rows.append((way, number(1e3 * took), faster[0], number(1e3 * blog), faster[1]))
     spectra = record.searched[0].spectra if record.searched else 0
     hits = record.searched[0].hits if record.searched else 0
     note = (
-        f"{hits} of {spectra:,} generated spectra have a spectral contrast of 1 to two given peaks; the seed had 71 of"
+        f"{hits} of {spectra:,} generated spectra have a spectral contrast of 1 to two given peaks; the blog had 71 of"
         f" about 270,000. {_command(record, SPECTRA)}"
     )
-    columns = ("", "ms", "times faster", "the seed, ms", "times faster")
+    columns = ("", "ms", "times faster", "the blog, ms", "times faster")
     return Table(title="Mass spectra", columns=columns, rows=tuple(rows), note=note)

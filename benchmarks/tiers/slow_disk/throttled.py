@@ -18,7 +18,7 @@ LIMITS = {
     "write_iops": 157,
     "write_bps": 129_000_000,
 }
-"""The seed's disk: 68 and 157 random accesses a second, 140 and 129 MB/s."""
+"""The blog's disk: 68 and 157 random accesses a second, 140 and 129 MB/s."""
 PROGRAMS = ("losetup", "mkfs.ext4", "mount", "umount")
 INODES = 16_384
 UNMOUNT_S = 30.0

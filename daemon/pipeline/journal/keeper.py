@@ -117,6 +117,11 @@ class JournalKeeper:
         return self._pending_bytes
 
     @property
+    def unwritten(self) -> int:
+        """The number of the first block that is put and not yet written, or else of the next one."""
+        return self._next
+
+    @property
     def is_behind(self) -> bool:
         """Whether the disk cannot keep up with what is put."""
         return self._pending_bytes >= UNWRITTEN_MOST
@@ -192,6 +197,19 @@ class JournalKeeper:
             self._reads.append((after, most_bytes, future))
         self._beside.wake()
         return await asyncio.wrap_future(future)
+
+    async def write_upto(self, number: int, within_s: float) -> bool:
+        """Write all that was put up to this number, and try again for so long where the disk does not take it.
+
+        Returns whether it is written, or the database has it for good.
+        """
+        until_s = self._now() + within_s
+        while self._next <= number:
+            if self._now() >= until_s:
+                return False
+            self._request_write()
+            await asyncio.sleep(WRITE_WITHIN_S)
+        return True
 
     async def end(self) -> None:
         """Write what was put, as far as there is room, sync it, and let go of the journal.

@@ -41,7 +41,7 @@ from benchmarks.tiers.report.figures import block_ratio
 from benchmarks.tiers.report.findings import findings
 from benchmarks.tiers.report.html import page
 from benchmarks.tiers.report.markdown import text
-from benchmarks.tiers.run import MEASURED
+from benchmarks.tiers.run import MEASURED, main
 from benchmarks.tiers.slow_disk import shimmed, throttled
 from benchmarks.tiers.slow_disk.choice import LOOP, SHIM, NoSlowDisk, chosen, slow_disk
 from benchmarks.tiers.slow_disk.probe import measured
@@ -123,7 +123,7 @@ def verdicts(record: Record) -> dict[str, Verdict]:
 
 
 class TestPlan:
-    def test_the_mix_is_predicted_as_the_seed_does(self) -> None:
+    def test_the_mix_is_predicted_as_the_blog_does(self) -> None:
         assert predicted(ALL, 90, 210) == pytest.approx(186)
         assert predicted(WHOLE, 6, 100) == pytest.approx(81.2)
         assert predicted(HOT, 5, 80) == 5
@@ -249,10 +249,41 @@ class TestSlowDisk:
         assert (tmp_path / "folder" / "file").read_bytes() == b"abc"
 
 
+class TestRun:
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["--only", "movers,nothing"], "choose from queries, movers,"),
+            (["--scale", "0"], "use 0 < scale <= 100"),
+            (["--rounds", "0"], "use 1 or more"),
+        ],
+    )
+    def test_what_cannot_be_measured_is_refused(
+        self, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == 2
+        assert words in capsys.readouterr().err
+
+    def test_parts_without_a_slow_disk_are_left_out_and_the_line_says_why(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr("benchmarks.tiers.run.signal.signal", lambda *_: None)
+        monkeypatch.setattr(throttled, "lacking", lambda: "it takes root")
+        monkeypatch.setattr(shimmed, "lacking", lambda: "there is no C compiler (cc)")
+        assert main(["--only", "movers,beside", "-o", str(tmp_path / "f.json")]) == 1
+        said = capsys.readouterr().err
+        assert said.count("there is no slow disk") == 2
+        assert "it takes root" in said
+        assert "no C compiler" in said
+        assert list(tmp_path.iterdir()) == []
+
+
 class TestFindings:
     def test_the_mix_is_judged_by_its_prediction(self) -> None:
-        as_seed = [*asked(ALL, 90, 210, 178), *asked(WHOLE, 6, 100, 50), *asked(HOT, 5, 80, 4)]
-        assert set(verdicts(record_of(asked=as_seed)).values()) == {Verdict.REPRODUCED}
+        as_blog = [*asked(ALL, 90, 210, 178), *asked(WHOLE, 6, 100, 50), *asked(HOT, 5, 80, 4)]
+        assert set(verdicts(record_of(asked=as_blog)).values()) == {Verdict.REPRODUCED}
         otherwise = [*asked(ALL, 90, 210, 300), *asked(WHOLE, 6, 100, 81), *asked(HOT, 5, 80, 40)]
         found = verdicts(record_of(asked=otherwise))
         assert list(found.values()) == [*[Verdict.REFUTED] * 3, Verdict.REPRODUCED]

@@ -77,7 +77,7 @@ async def opened(folder: Path | None, **settings: int) -> AsyncIterator[Opened]:
     try:
         yield here
     finally:
-        await here.backlog.close()
+        await here.backlog.close(WITHIN_S)
 
 
 async def test_while_the_database_keeps_up_all_is_in_memory(tmp_path: Path) -> None:
@@ -329,3 +329,45 @@ async def test_what_a_full_disk_never_takes_is_committed_all_the_same(tmp_path: 
             assert here.backlog.lost == Amount()
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def filled(here: Opened) -> int:
+    """Put blocks until the journal is full, and commit all of them; how many readings are in no journal then."""
+    put = 0
+    while here.backlog.problem is None:
+        put += 1
+        here.backlog.put([block_of(put)])
+        await asyncio.sleep(0.001)
+    await here.drained(put)
+    journal = here.backlog._journal
+    assert journal is not None
+    assert journal.pending_bytes > 0
+    return sum(readings_in(block) for block in journal._pending)
+
+
+async def test_the_end_waits_until_what_the_database_may_lose_is_in_the_journal(tmp_path: Path) -> None:
+    here = Opened(tmp_path, memory=10 * BLOCK_BYTES, max_bytes=60_000, segment_bytes=8_192)
+    here.backlog.hold_for(10 * WITHIN_S)
+    assert await filled(here)
+    closing = asyncio.create_task(here.backlog.close(10 * WITHIN_S))
+    await asyncio.sleep(0.1)
+    assert not closing.done()
+    here.backlog.change_limits(max_memory=10 * BLOCK_BYTES, max_journal=2**30, segment=8_192)
+    assert await closing == 0
+    assert here.backlog._journal is not None
+    assert here.backlog._journal.pending_bytes == 0
+
+
+async def test_the_end_tells_what_the_database_may_lose_and_the_journal_never_takes(tmp_path: Path) -> None:
+    here = Opened(tmp_path, memory=10 * BLOCK_BYTES, max_bytes=60_000, segment_bytes=8_192)
+    here.backlog.hold_for(10 * WITHIN_S)
+    unwritten = await filled(here)
+    assert await here.backlog.close(0.05) == unwritten
+
+
+async def test_the_end_waits_no_longer_than_the_database_may_lose_something(tmp_path: Path) -> None:
+    here = Opened(tmp_path, memory=10 * BLOCK_BYTES, max_bytes=60_000, segment_bytes=8_192)
+    here.backlog.hold_for(0.2)
+    assert await filled(here)
+    async with asyncio.timeout(WITHIN_S):
+        assert await here.backlog.close(100 * WITHIN_S) == 0
