@@ -83,6 +83,7 @@ keep_days = 90
 max_gib = 2000
 min_free_percent = 10
 disk = "/var/lib/postgresql"
+disk_tier = "fast"
 """,
     "tiers": """\
 [[tiers]]
