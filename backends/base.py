@@ -162,7 +162,7 @@ class ServerView:
 class ReadCounters(NamedTuple):
     """What a server has counted of the reading of one table, ever growing until it counts anew.
 
-    counted_by: whose counters these are: where it is another, they began at 0.
+    counted_by: whose counters these are: where it is another, they began at 0, with how the table was made.
     rows, pages: how many the table has now.
     scans, scanned_rows: scans that were begun, by each process of one, and rows that came in the order of the pages.
     lookups, fetched_rows: looks into indexes, and rows that came by them.

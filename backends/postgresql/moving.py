@@ -23,6 +23,8 @@ from backends.sql.retention import no_such
 from backends.sql.tables import GroupTables
 from schemas.retention import Period
 
+FLUSHED_SINCE = (15,)
+"""The version since which a session can be told to report what it has counted."""
 STEP_PAGES = 1024
 """Pages copied by one transaction: 8 MiB."""
 
@@ -190,10 +192,21 @@ class PostgresqlMoving(Moving[Connection, _Found]):
         await self._await_snapshots(period)
         # Without statistics, and with pages that are not all visible, plans fall back to scans. At its usual cost it
         # would take all that the disk gives.
+        await self._report_counts()
         await self._connection.execute("SET vacuum_cost_delay = 2")
         await self._connection.execute(f"VACUUM (FREEZE, ANALYZE) {copy}")
         await self._connection.execute("RESET vacuum_cost_delay")
+        await self._report_counts()
         await self._connection.execute(_note(copy, found, ALL))
+
+    async def _report_counts(self) -> None:
+        """Have the server count now what this session has done, where it can be told to.
+
+        Rows inserted before VACUUM would be added to those that it has found; and that it summarizes BRIN is counted as
+        scans, which are no reader's.
+        """
+        if self._connection.get_server_version() >= FLUSHED_SINCE:
+            await self._connection.execute("SELECT pg_stat_force_next_flush()")
 
     async def _await_snapshots(self, period: Period) -> None:
         """Wait until nobody reads by a snapshot from before the copy was complete, who would not see all of it.

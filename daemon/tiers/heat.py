@@ -5,7 +5,7 @@ another identity, and a crash takes the counts away; and it decays, so that what
 
 What readers do not read does not count: VACUUM and ANALYZE ask for pages, but for no rows, and the mover's copy reads
 rows, but begins no scan. The pages that VACUUM asks for are left aside where the server says that it has looked after
-the table. Decision 0094 has the measurements.
+the table. What is counted of a new table when it is first seen is how it was made. Decision 0094 has the measurements.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -44,12 +44,12 @@ class Reads:
 NO_READS = Reads()
 
 
-def reads_between(before: ReadCounters | None, now: ReadCounters) -> Reads:
-    """What readers have read of a table since its counters were `before`, or since they began.
+def reads_between(before: ReadCounters, now: ReadCounters) -> Reads:
+    """What readers have read of a table since its counters were `before`.
 
     Counters that have fallen were reset: nobody knows what was read before.
     """
-    grown = now if before is None else ReadCounters(*(value - was for was, value in zip(before, now, strict=True)))
+    grown = ReadCounters(*(value - was for was, value in zip(before, now, strict=True)))
     if min(grown.scans, grown.scanned_rows, grown.lookups, grown.fetched_rows, grown.pages_asked) < 0 or not now.pages:
         return NO_READS
     a_page = max(1.0, now.rows / now.pages)
@@ -57,8 +57,8 @@ def reads_between(before: ReadCounters | None, now: ReadCounters) -> Reads:
     scanned = min(grown.scanned_rows, grown.scans * now.rows) / a_page
     fetched = float(grown.fetched_rows)
     least = fetched / a_page
-    if before is None or grown.maintained:
-        # Whoever made the table, or looked after it, asked for pages, too: each look into an index finds one at least.
+    if grown.maintained:
+        # Whoever looked after the table asked for pages, too: each look into an index finds one at least.
         asked, missed = least + grown.lookups, 0.0
     else:
         asked = grown.pages_asked - scanned
@@ -118,18 +118,17 @@ class Heat:
     def of(self, label: Label) -> float | None:
         """How hot a period is, in s a day; None where nobody knows."""
         found = self._found.get(label)
-        return None if found is None else found.s_a_day
+        return None if found is None or not (found.counted or found.s_a_day) else found.s_a_day
 
     def all(self) -> Mapping[Label, PeriodHeat]:
         """The heat of all of them."""
         return self._found
 
     def _seen(self, label: Label, partition: Partition, passed_s: float) -> PeriodHeat:
-        before = self._found.get(label)
-        if before is not None:
-            was = {each.counted_by: each for each in before.counted}
-            for each in partition.counted:
-                self.add(label, reads_between(was.get(each.counted_by), each))
+        was = {each.counted_by: each for each in self._found.get(label, PeriodHeat()).counted}
+        for each in partition.counted:
+            if each.counted_by in was:
+                self.add(label, reads_between(was[each.counted_by], each))
         after = self._found.get(label, PeriodHeat())
         wanted_s = after.wanted_s + passed_s if label in self._wanted else 0.0
         return replace(after, wanted_s=wanted_s, counted=partition.counted)

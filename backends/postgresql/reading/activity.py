@@ -46,9 +46,10 @@ WAITS = """
 """
 COUNTERS = """
     SELECT array_agg(ARRAY[
-        o.oid::int8, greatest(o.reltuples::int8, pg_stat_get_live_tuples(o.oid), 0),
-        pg_relation_size(o.oid) / current_setting('block_size')::int8,
-        pg_stat_get_numscans(o.oid), pg_stat_get_tuples_returned(o.oid),
+        o.oid::int8,
+        CASE WHEN o.reltuples > 0 AND o.relpages > 0 THEN (o.reltuples / o.relpages * size.pages)::int8
+             ELSE greatest(pg_stat_get_live_tuples(o.oid), 0) END,
+        size.pages, pg_stat_get_numscans(o.oid), pg_stat_get_tuples_returned(o.oid),
         coalesce(i.lookups, 0), pg_stat_get_tuples_fetched(o.oid) + coalesce(i.fetched, 0),
         pg_stat_get_blocks_fetched(o.oid), pg_stat_get_blocks_fetched(o.oid) - pg_stat_get_blocks_hit(o.oid),
         pg_stat_get_vacuum_count(o.oid) + pg_stat_get_autovacuum_count(o.oid)
@@ -59,6 +60,7 @@ COUNTERS = """
                sum(pg_stat_get_tuples_fetched(indexrelid))::int8 AS fetched
         FROM pg_index WHERE indrelid = o.oid
     ) AS i
+    CROSS JOIN LATERAL (SELECT pg_relation_size(o.oid) / current_setting('block_size')::int8 AS pages) AS size
     WHERE o.oid IN (l.oid, l.reltoastrelid)
 """
 """Of a table and of what it has out of line, in the order of `ReadCounters`. Rows that a plain scan of an index finds
