@@ -16,13 +16,14 @@ import sqlalchemy as sa
 from pymysql.err import MySQLError
 
 from backends.base import StoreBusy
+from backends.diagnosis.retention import no_such
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import compiled, literal, quoted
 from backends.mysql.schema.partitions import FIRST, MOVED_AT_MOST, Range, how_full, listing, ranges_of, reorganize
 from backends.mysql.server.errors import LOCK_WAIT, number_of
 from backends.mysql.server.locks import release, take
 from backends.sql.connection import LockNotGranted
-from backends.sql.retention import Dropping, apart_name, no_such
+from backends.sql.retention import Dropping, apart_name
 from schemas.retention import Dropped, Period, Rule
 
 

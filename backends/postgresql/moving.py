@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from backends.base import Move, Pace, PeriodTouched, StoreBusy, StoreError
+from backends.diagnosis.retention import no_such
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import LEAF, attach, lie_in, literal, quoted
 from backends.postgresql.retention import DURABLY
 from backends.postgresql.server import locks
 from backends.sql.connection import LockNotGranted
-from backends.sql.retention import no_such
 from backends.sql.tables import GroupTables
 from schemas.retention import Period
 
