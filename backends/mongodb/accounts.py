@@ -80,11 +80,12 @@ def account_fields(notice: Notice, account: Dropped) -> dict[str, Any]:
 def account_in(found: Mapping[str, Any]) -> Dropped:
     """The account that a document is."""
     ended = found["dropped_ns"]
+    numbers: dict[str, Any] = {name: int(found[name]) for name in NUMBERS}
     return Dropped(
         **_told(found),
+        **numbers,
         dropped_ns=None if ended is None else int(ended),
         stored={int(each["run"]): int(each["count"]) for each in found["stored"]},
-        **{name: int(found[name]) for name in NUMBERS},
     )
 
 

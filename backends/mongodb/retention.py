@@ -70,7 +70,7 @@ class MongodbDropping:
 
     async def drop(self, period: Period, rule: Rule, at_ns: int) -> Dropped:
         """Drop a period, or go on where that was begun; see `backends.base.Store.drop`."""
-        notice = await self._writer.dropping() or await self._begin(period, rule, at_ns)
+        notice = await self._under_way() or await self._begin(period, rule, at_ns)
         if notice.period != period:
             raise StoreError(f"{notice.period.name} of group {period.group!r} is being dropped, and has to end first")
         account = await self._written(notice) or await self._count(notice)
@@ -80,6 +80,15 @@ class MongodbDropping:
             account = await self._end(notice, account, at_ns)
         await self._writer.end_dropping(notice)
         return account
+
+    async def _under_way(self) -> Notice | None:
+        """The notice of a drop that was begun and has not ended; one that a kill has left is taken away."""
+        notice = await self._writer.dropping()
+        account = None if notice is None else await self._written(notice)
+        if notice is None or account is None or account.dropped_ns is None:
+            return notice
+        await self._writer.end_dropping(notice)
+        return None
 
     async def _begin(self, period: Period, rule: Rule, at_ns: int) -> Notice:
         begun = Notice(period=period, rule=rule, begun_ns=at_ns, kept=no_ids(self._of.layout))
