@@ -6,10 +6,12 @@ is thrown away, and never a reading. What is there says how far a move is (the c
 copied), so that whoever comes after a kill goes on: a step and its note are one transaction.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from time import monotonic
 
 from backends.base import Move, Pace, PeriodTouched, StoreBusy, StoreError
 from backends.diagnosis.retention import no_such
@@ -64,6 +66,15 @@ UNDER_WAY = """
     ORDER BY name, is_copy DESC
 """
 ALL = "all"
+LAST_PAGE = "SELECT greatest(pg_relation_size(to_regclass($1)) / current_setting('block_size')::int8 - 1, 0)"
+IS_SEEN_BY_ALL = """
+    SELECT coalesce(age(relfrozenxid) < (SELECT min(age(xmin)) FROM {copy} WHERE ctid >= '({last},0)'), true)
+    FROM pg_class WHERE oid = to_regclass($1)
+"""
+"""Whether what wrote the copy's last page is older than each snapshot that was there when a table was vacuumed."""
+SNAPSHOTS_WITHIN_S = 5.0
+"""So long a copy waits at once for older snapshots to end; nobody waits behind that."""
+LOOK_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,12 +221,36 @@ class PostgresqlMoving:
                     f"{_note(copy, found, end)}"
                 )
         await pace(1.0)
+        await self._await_snapshots(period)
         # Without statistics, and with pages that are not all visible, plans fall back to scans. At its usual cost it
         # would take all that the disk gives.
         await self._connection.execute("SET vacuum_cost_delay = 2")
         await self._connection.execute(f"VACUUM (FREEZE, ANALYZE) {copy}")
         await self._connection.execute("RESET vacuum_cost_delay")
         await self._connection.execute(_note(copy, found, ALL))
+
+    async def _await_snapshots(self, period: Period) -> None:
+        """Wait until nobody reads by a snapshot from before the copy was complete, who would not see all of it.
+
+        A backup takes its snapshot first and locks the tables then: after an exchange in between it would save none
+        of the period. To vacuum a table without rows says how old the oldest snapshot is.
+
+        Raises:
+            StoreBusy: somebody does.
+        """
+        copy, touched = (self._table(period.name, end) for end in (COPY, TOUCHED))
+        last = await self._connection.fetchval(LAST_PAGE, copy)
+        is_seen = IS_SEEN_BY_ALL.format(copy=copy, last=last)
+        until_s = monotonic() + SNAPSHOTS_WITHIN_S
+        while True:
+            await self._connection.execute(f"VACUUM (FREEZE) {touched}")
+            if await self._connection.fetchval(is_seen, touched):
+                return
+            if monotonic() > until_s:
+                raise StoreBusy(
+                    f"{period.name} of group {period.group} is copied, and waits for who reads by an older snapshot"
+                )
+            await asyncio.sleep(LOOK_EVERY_S)
 
     async def _exchange(self, period: Period, found: _Found) -> None:
         table, leaf, copy, touched = (self._table(period.name, end) for end in ("", LEAF, COPY, TOUCHED))

@@ -236,6 +236,13 @@ def _unkept(config: Config) -> Iterator[Problem]:
     elif section.min_free_percent is not None and section.disk is None and database.dsn is not None:
         fix = "name a folder of that disk in `retention.disk`, or use `max_gib` where it is on another node"
         yield wrong("nothing tells which disk `database.dsn` is on", fix, "retention.min_free_percent")
+    names = [tier.name for tier in config.tiers]
+    if section.disk_tier is not None and section.disk_tier not in names:
+        fix = f"name one of {', '.join(names)}" if names else "take it out: there are no `[[tiers]]`"
+        yield wrong(f"there is no tier {section.disk_tier!r}", fix, "retention.disk_tier")
+    if section.min_free_percent is not None and section.disk_tier is None and names:
+        fix = f"name it in `retention.disk_tier`: {', '.join(names)}"
+        yield wrong("nothing tells which tier lies on that disk", fix, "retention.min_free_percent")
 
 
 def _shared_schemas(config: Config) -> Iterator[Problem]:

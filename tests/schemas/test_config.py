@@ -361,6 +361,23 @@ def test_a_group_by_names_keeps_their_order() -> None:
             "shorter `database.partition`",
         ),
         (
+            TIERS + '[retention]\nmin_free_percent = 10\ndisk = "/var"',
+            "retention.min_free_percent: nothing tells which tier lies on that disk; name it in `retention.disk_tier`: "
+            "fast, slow",
+        ),
+        (
+            TIERS + '[retention]\nmin_free_percent = 10\ndisk = "/var"\ndisk_tier = "tape"',
+            "retention.disk_tier: there is no tier 'tape'; name one of fast, slow",
+        ),
+        (
+            GROUP + '[retention]\nmin_free_percent = 10\ndisk = "/var"\ndisk_tier = "slow"',
+            "retention.disk_tier: there is no tier 'slow'; take it out: there are no `[[tiers]]`",
+        ),
+        (
+            GROUP + '[retention]\ndisk_tier = "slow"',
+            "retention.disk_tier: no limit needs it; set `min_free_percent`, or take it out",
+        ),
+        (
             GROUP + '[[tiers]]\nname = "fast"',
             "tiers: there is one tier, and nothing to move to; add another, or take it out",
         ),

@@ -172,6 +172,29 @@ def layout_of_rows(store: PostgresqlStore) -> bool:
     return "instrument" in store._tables[GROUP.name].data.c
 
 
+async def test_who_reads_by_an_older_snapshot_finds_all_of_it(
+    store: PostgresqlStore,
+    database: asyncpg.Connection,
+    schema: str,
+    slow: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a backup, whose snapshot may be from before a move, and its first look at the period from after it."""
+    monkeypatch.setattr("backends.postgresql.moving.SNAPSHOTS_WITHIN_S", 0.2)
+    count = f"SELECT count(*) FROM {schema}.bpm"
+    stored = await database.fetchval(count)
+    async with database.transaction(isolation="repeatable_read"):
+        await database.fetchval("SELECT pg_current_snapshot()::text")
+        for _ in range(2):
+            with pytest.raises(StoreBusy, match="waits for who reads by an older snapshot"):
+                await move(store)
+        assert [each.place for each in await store.moves()] == [slow]
+        assert await database.fetchval(count) == stored
+    await move(store)
+    assert (await partition_of(store, noon(2))).place == slow
+    assert await database.fetchval(count) == stored
+
+
 async def test_what_lies_there_already_is_left_alone(
     store: PostgresqlStore, database: asyncpg.Connection, schema: str, slow: str
 ) -> None:
