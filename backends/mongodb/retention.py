@@ -12,7 +12,7 @@ after the `_id`s were found: a document that has come since has been named by th
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC
@@ -162,7 +162,7 @@ class MongodbDropping:
                     await self._write("delete", self._of.data, deletes=[{"q": filter_, "limit": 0}])
         return there
 
-    async def _what_goes(self, notice: Notice) -> AsyncIterator[Array]:
+    async def _what_goes(self, notice: Notice) -> AsyncGenerator[Array, None]:
         """The `_id`s of what was there of a period when it began; void, shape (n,), as they come."""
         within = self._within(notice.period)
         async with aclosing(documents.batches(self._group.data, within, self._ids, fields={"_id": 1})) as found:

@@ -195,9 +195,11 @@ class MongodbStore:
 
     async def drop(self, period: Period, rule: Rule, *, at_ns: int, patience_s: float) -> Dropped:
         """Count what is there of a period, and remove it; nobody waits behind it."""
-        async with self._reader(DROPPED_WITHIN_S) as (database, server):
-            dropping = self._dropping(database, server, period.group)
-            return await dropping.drop(period, rule, at_ns)
+        # Within a time of its own, not the driver's, which would look for a server that is gone for as long.
+        with translated(self._target):
+            async with asyncio.timeout(DROPPED_WITHIN_S), self._turns:
+                database, server = await self._connect()
+                return await self._dropping(database, server, period.group).drop(period, rule, at_ns)
 
     def _dropping(self, database: Database, server: Server, group: str) -> MongodbDropping:
         reader, concern = self._group(database, server, group), server.write_concern(Durability.SYNC, self._timeout_s)

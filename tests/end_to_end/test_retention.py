@@ -45,7 +45,7 @@ def retention(daemon: Daemon) -> dict:
     return daemon.get("/api/v1/status").json()["retention"]
 
 
-@pytest.mark.parametrize(("server", "layout"), [("postgresql", "rows"), ("mariadb", "arrays")])
+@pytest.mark.parametrize(("server", "layout"), [("postgresql", "rows"), ("mariadb", "arrays"), ("mongodb", "rows")])
 def test_old_hours_go_and_nothing_is_called_lost(
     request: pytest.FixtureRequest, schema: str, tmp_path: Path, server: str, layout: str
 ) -> None:

@@ -57,7 +57,7 @@ class Filling:
 
 MUCH = Filling()
 # FerretDB reads all that there is for each question.
-LITTLE = Filling(hours=12, triggers=60)
+LITTLE = Filling(hours=9, triggers=60)
 
 
 def filling_of(dsn: str) -> Filling:

@@ -64,14 +64,15 @@ async def _look(group: GroupReader) -> Array | None:
     database, of = group.database, group.of
     before = await account_of(database, of.data, of.layout)
     # A question for each sum: FerretDB 1 sums only the first of several.
-    columns = {
-        "stored": Counter(await by_run(database, of.data, 1, _outside(before.going.values()))),
+    stored = Counter(await by_run(database, of.data, 1, _outside(before.going.values())))
+    columns: dict[str, Mapping[int, int]] = {
+        "stored": stored,
         "triggers": await by_run(database, of.ledger, 1),
         "expected": await by_run(database, of.ledger, "$expected"),
         "arrived": await by_run(database, of.ledger, "$arrived"),
         "skipped": await by_run(database, of.ledger, "$skipped"),
     }
-    after = await _add_going(group, before, columns["stored"])
+    after = await _add_going(group, before, stored)
     if after is None or after.accounts.keys() - before.accounts.keys() - before.going.keys():
         return None
     columns["dropped"] = sum((Counter(each.stored) for each in after.accounts.values()), Counter[int]())
@@ -113,9 +114,9 @@ async def _inside(group: GroupReader, account: Account, key: str, period: Period
         within = documents.readings_of_period(period, of.group, of.layout, group.server)
         return Counter(await by_run(database, of.data, 1, within))
     counts: Counter[int] = Counter()
-    kept = [] if account.notice is None else account.notice.kept
-    for some in documents.with_ids(kept):
-        counts.update(await by_run(database, of.data, 1, some))
+    if account.notice is not None:
+        for some in documents.with_ids(account.notice.kept):
+            counts.update(await by_run(database, of.data, 1, some))
     return counts
 
 

@@ -34,6 +34,8 @@ REMEMBERED_S = 3600.0
 """After this all of them are looked up again: a period may lie before what is known."""
 AGAIN = 2
 """So many of the newest ones are looked up by each call."""
+TRIED = 20
+"""So many documents at the beginning of a period are looked at: some of them may be there by a wrong clock."""
 FIELDS = {"_id": 0, "run": 1, "trigger_id": 1, "time_ns": 1}
 TIMES = DocumentFormat([number("time_ns", "<i8"), number("closed_ns", "<i8")])
 
@@ -91,44 +93,43 @@ class Periods:
 
     async def _look_up(self, group: GroupReader, at_ns: int, spans: Sequence[Span]) -> int | None:
         """Look at the first document from a time on, and note its period; from where to go on, None at the end."""
-        first = await _end(group, {"$gte": Int64(at_ns)}, 1)
-        if first is None:
+        found = await _ends(group, {"$gte": Int64(at_ns)}, 1, TRIED)
+        if not found:
             return None
+        first_ns = int(found[0]["time_ns"])
         for span in spans:
-            if span.start_ns <= first["time_ns"] < span.end_ns:
+            if span.start_ns <= first_ns < span.end_ns:
                 return span.end_ns
-        stretch = partition_of(first["time_ns"], self._unit)
-        last = await _end(group, {"$gte": Int64(stretch.start_ns), "$lt": Int64(stretch.end_ns)}, -1)
-        ends = [first] if last is None else [first, last]
-        if any([await _is_of(group, each, stretch) for each in ends]):
-            self._known[stretch.start_ns] = Extent(stretch, int(first["time_ns"]), int(ends[-1]["time_ns"]))
+        stretch = partition_of(first_ns, self._unit)
+        last = await _ends(group, {"$gte": Int64(first_ns), "$lt": Int64(stretch.end_ns)}, -1, 1)
+        there = [*(each for each in found if each["time_ns"] < stretch.end_ns), *last]
+        if await _is_any_near(group, there):
+            self._known[stretch.start_ns] = Extent(stretch, first_ns, int(there[-1]["time_ns"]))
         # The last one that there is may end beyond what int64 holds.
         return stretch.end_ns if stretch.end_ns > at_ns else None
 
 
-async def _end(group: GroupReader, times: Mapping[str, Int64], direction: int) -> dict[str, Any] | None:
-    """The first (1) or the last (-1) document of some times."""
-    sort = [("time_ns", direction)]
-    if group.of.layout is Layout.ARRAYS:
-        return await group.data.find_one({"time_ns": times}, FIELDS, sort=sort)
-    found = []
-    for start in range(0, group.of.group.size, TOGETHER):
+async def _ends(group: GroupReader, times: Mapping[str, Int64], direction: int, most: int) -> list[dict[str, Any]]:
+    """The first (direction 1) or the last (-1) documents of some times, `most` at most, in that order."""
+    wanted: list[documents.Filter] = [{"time_ns": times}]
+    if group.of.layout is Layout.ROWS:
         # The index is by instrument and time: of so many the server merges the ends, and sorts nothing.
-        some = list(range(start, min(start + TOGETHER, group.of.group.size)))
-        found.append(await group.data.find_one({"instrument": {"$in": some}, "time_ns": times}, FIELDS, sort=sort))
-    there = [each for each in found if each is not None]
-    return min(there, key=lambda each: direction * int(each["time_ns"]), default=None)
+        numbers = list(range(group.of.group.size))
+        some = (numbers[start : start + TOGETHER] for start in range(0, len(numbers), TOGETHER))
+        wanted = [{"instrument": {"$in": each}, "time_ns": times} for each in some]
+    found = []
+    for each in wanted:
+        found += await group.data.find(each, FIELDS, sort=[("time_ns", direction)], limit=most).to_list()
+    return sorted(found, key=lambda each: direction * int(each["time_ns"]))[:most]
 
 
-async def _is_of(group: GroupReader, document: Mapping[str, Any], stretch: Stretch) -> bool:
-    """Whether a document's trigger is of a period, and not by a wrong clock: it was closed at about that time."""
-    id_ = ObjectId(id_bytes(document["run"], document["trigger_id"]))
-    fields = {"time_ns": 1, "closed_ns": 1}
-    found = await group.database.get_collection(group.of.ledger).find_one({"_id": id_}, fields)
-    if found is None:
-        return False
-    times = np.array([found["time_ns"]]), np.array([found["closed_ns"]])
-    return bool(_are_near(*times)[0]) and stretch.start_ns <= found["time_ns"] < stretch.end_ns
+async def _is_any_near(group: GroupReader, found: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the time of any document is near the moment when its trigger was closed: it is no wrong clock's."""
+    ids = [ObjectId(id_bytes(each["run"], each["trigger_id"])) for each in found]
+    ledger = group.database.get_collection(group.of.ledger).find({"_id": {"$in": ids}}, {"closed_ns": 1})
+    closed = {each["_id"]: int(each["closed_ns"]) for each in await ledger.to_list()}
+    known = [(int(each["time_ns"]), closed[id_]) for each, id_ in zip(found, ids, strict=True) if id_ in closed]
+    return bool(_are_near(*np.array(known, np.int64).reshape(-1, 2).T).any())
 
 
 def _are_near(times: Array, closed: Array) -> Array:
