@@ -143,18 +143,18 @@ class Lease:
             return None
         return position_in(await self.document(database), stream)
 
-    async def begin_dropping(self, database: Database, notice: dict[str, Any]) -> None:
+    async def begin_dropping(self, database: Database, notice: dict[str, Any], concern: dict[str, Any]) -> None:
         """Write down which period is dropped from now on.
 
         Raises:
             GroupLocked, PositionGone: as `move`.
             StoreUnavailable: one is being dropped already.
         """
-        if not await self._update(database, {"owner": self._owner, NOTICE: None}, {NOTICE: notice}):
+        if not await self._update(database, {"owner": self._owner, NOTICE: None}, {NOTICE: notice}, concern):
             await self.document(database)
             raise StoreUnavailable(f"another period of group {self._group!r} is being dropped")
 
-    async def keep_documents(self, database: Database, begun_ns: int, ids: Binary) -> None:
+    async def keep_documents(self, database: Database, begun_ns: int, ids: Binary, concern: dict[str, Any]) -> None:
         """Write down which documents are none of the period that is being dropped; as often as one likes.
 
         Each command adds some: one that was given up and comes late takes nothing away.
@@ -164,7 +164,7 @@ class Lease:
             StoreUnavailable: that period is not being dropped any more.
         """
         expected = {"owner": self._owner, f"{NOTICE}.begun_ns": Int64(begun_ns)}
-        if not await self._update(database, expected, {}, push={f"{NOTICE}.kept": ids}):
+        if not await self._update(database, expected, {}, concern, push={f"{NOTICE}.kept": ids}):
             await self.document(database)
             raise StoreUnavailable(f"no period of group {self._group!r} is being dropped any more")
 

@@ -46,7 +46,7 @@ from backends.mongodb.writing.unfinished import (
     take_out,
     unfinished_in,
 )
-from schemas.batch import Batch, JournalPosition, Layout, Stream
+from schemas.batch import Batch, Durability, JournalPosition, Layout, Stream
 from schemas.readings import Array
 
 log = logging.getLogger(__name__)
@@ -152,8 +152,9 @@ class MongodbGroupWriter:
 
         Between batches: nothing of one that did not end is there.
         """
-        async with self._session() as (database, _):
-            await self._lease.begin_dropping(database, notice.fields())
+        async with self._session() as (database, server):
+            concern = server.write_concern(Durability.SYNC, self._timeout_s)
+            await self._lease.begin_dropping(database, notice.fields(), concern)
             self._notice = notice
 
     async def end_dropping(self, notice: Notice) -> None:
@@ -162,7 +163,7 @@ class MongodbGroupWriter:
             await self._lease.end_dropping(database, notice.begun_ns)
             self._notice = None
 
-    async def _keep(self, database: Database, batch: Batch) -> None:
+    async def _keep(self, database: Database, server: Server, batch: Batch) -> None:
         """Name what a batch has of the time of a period that is being dropped, by a wrong clock: it stays."""
         notice = self._notice
         if notice is None:
@@ -178,7 +179,8 @@ class MongodbGroupWriter:
                 f"more than {KEPT_MOST:,} readings came with times of {period.name}, which is being dropped: what else"
                 " comes waits until that has ended"
             )
-        await self._lease.keep_documents(database, notice.begun_ns, stored_ids(ids))
+        concern = server.write_concern(Durability.SYNC, self._timeout_s)
+        await self._lease.keep_documents(database, notice.begun_ns, stored_ids(ids), concern)
         self._notice = replace(notice, kept=np.concatenate([notice.kept, ids]))
 
     def _new_documents(self, batch: Batch) -> Array:
@@ -207,7 +209,7 @@ class MongodbGroupWriter:
         other = await self._lease.note(database, batch.stream, self._positions[batch.stream], note.fields())
         if other is not None:
             return other
-        await self._keep(database, batch)
+        await self._keep(database, server, batch)
         put = _Put(database, server, concern, self._target)
         try:
             await self._put(put, batch, note.mark)

@@ -9,16 +9,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 
 from backends.base import StoreError, StoreUnavailable
+from backends.columns.partitions import partition_of
 from backends.mongodb import MongodbStore
 from backends.mongodb.reading import periods
-from backends.mongodb.reading.periods import Periods
+from backends.mongodb.reading.periods import Amounts, Extent, Periods, shared
 from schemas.batch import JournalPosition, Layout
 from schemas.queries import WindowReadings
-from schemas.retention import Period, Rule
+from schemas.retention import Dropped, Period, Rule
 from tests.backends.mongodb.test_unfinished import BOTH, GROUP, WRITES, Dead, Make, database, make, opened, rng
 from tests.backends.test_store_contract import EVER
 from tests.backends.test_store_retention import DAY_NS, filled, noon, period_of, totals, with_readings
@@ -337,3 +340,24 @@ async def test_all_that_is_stored_is_shared_among_the_periods(make: Make, rng: n
     facts = await store.facts()
     assert sum(each.rows for each in found) == facts.rows[GROUP.name]
     assert all(each.size_bytes > (each.readings_bytes or 0) > 0 for each in found)
+
+
+@given(
+    lengths=st.lists(st.integers(0, DAY_NS - 1), min_size=1, max_size=20),
+    readings=st.integers(0, 10**12),
+    gone=st.integers(0, 10**6),
+    triggers=st.integers(0, 10**10),
+)
+def test_shares_are_all_there_is_and_none_is_empty(lengths: list[int], readings: int, gone: int, triggers: int) -> None:
+    known = [
+        Extent(partition_of(number * DAY_NS, "day"), number * DAY_NS, number * DAY_NS + length)
+        for number, length in enumerate(lengths)
+    ]
+    period = Period(group="bpm", name="19691231", start_ns=-DAY_NS, end_ns=0)
+    account = [Dropped(period=period, rule=Rule.AGE, begun_ns=1, triggers=gone)]
+    amounts = Amounts(readings=readings, triggers=triggers, reading_bytes=100, trigger_bytes=10)
+    found = list(shared(known, account, amounts))
+    assert all(each.rows > 0 for each in found)
+    assert abs(sum(each.rows for each in found) - readings) <= len(found) * (1 + readings * 1e-15)
+    ledger = sum(each.size_bytes - (each.readings_bytes or 0) for each in found)
+    assert abs(ledger - 10 * max(0, triggers - gone)) <= 10 * len(found)
