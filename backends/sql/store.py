@@ -9,10 +9,11 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from backends.base import GroupLocked, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError
+from backends.base import GroupLocked, Move, Pace, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError
 from backends.questions import Questions
 from backends.sql.connection import C, Driver
 from backends.sql.marks import MarkStatements, mark_of
+from backends.sql.moving import Moving
 from backends.sql.retention import Dropping, dropped_of, select_dropped
 from backends.sql.tables import GroupTables, shared_tables
 from backends.sql.writing import GroupWriter
@@ -28,6 +29,8 @@ READERS = 4
 
 DROPPED_WITHIN_S = 3600.0
 """To count what is dropped all of it is read once."""
+MOVED_WITHIN_S = 30 * 86_400.0
+"""A move lasts as long as its pace wants."""
 
 
 class SqlStore(ABC, Generic[C]):
@@ -38,7 +41,7 @@ class SqlStore(ABC, Generic[C]):
         writer, questions: make what writes a group, and what answers about one over a connection.
         marks: makes the statements about marks.
         view, partitions_of: ask for the server's view of itself, and for the partitions of a group.
-        dropping: makes what drops periods of a group over a connection.
+        dropping, moving: make what drops and what moves periods of a group over a connection.
         database: names the schema, and how long a call may take.
         logger: whose readings are written.
         tables: of each group, by its name.
@@ -56,6 +59,7 @@ class SqlStore(ABC, Generic[C]):
         view: Callable[[C], Awaitable[ServerView]],
         partitions_of: Callable[[C, GroupTables], Awaitable[tuple[Partition, ...]]],
         dropping: Callable[..., Dropping[C]],
+        moving: Callable[..., Moving[C, Any]],
         database: DatabaseConfig,
         logger: str,
         tables: Mapping[str, GroupTables],
@@ -68,6 +72,7 @@ class SqlStore(ABC, Generic[C]):
         self._view = view
         self._partitions_of = partitions_of
         self._dropping = dropping
+        self._moving = moving
         self._database = database
         self._logger = logger
         self._target = target
@@ -161,6 +166,22 @@ class SqlStore(ABC, Generic[C]):
         async with self._reader() as connection:
             every = dropped_of(await self._rows(connection, select_dropped(self._database.schema_name)))
         return {name: tuple(each for each in every if each.period.group == name) for name in self._tables}
+
+    async def move(self, period: Period, place: str | None, *, pace: Pace, patience_s: float) -> None:
+        """Copy the period's readings to another place, and exchange them for the copy."""
+        async with self._reader(MOVED_WITHIN_S) as connection:
+            await self._moving(connection, self._tables[period.group], patience_s=patience_s).move(period, place, pace)
+
+    async def moves(self) -> tuple[Move, ...]:
+        """The moves whose tables are there."""
+        async with self._reader() as connection:
+            every = [await self._moving(connection, of, patience_s=0).under_way() for of in self._tables.values()]
+        return tuple(move for moves in every for move in moves)
+
+    async def give_up_move(self, move: Move, *, patience_s: float) -> None:
+        """Drop the tables of a move."""
+        async with self._reader() as connection:
+            await self._moving(connection, self._tables[move.group], patience_s=patience_s).give_up(move.name)
 
     async def close(self) -> None:
         """Give the connections back."""

@@ -116,7 +116,7 @@ def disk_of(config: Config, state_dir: Path, usage: Usage) -> DiskState | None:
 def _tier_there(config: Config) -> TierThere | None:
     for number, tier in enumerate(config.tiers):
         if tier.name == config.retention.disk_tier:
-            return TierThere(place=tier.tablespace, is_first=number == 0)
+            return TierThere(place=tier.place, is_first=number == 0)
     return None
 
 

@@ -35,7 +35,7 @@ from schemas.config.readers import GovernorConfig, ReadersConfig
 from schemas.config.retention import RetentionConfig, too_short
 from schemas.config.section import LoggerName, Section, twice
 from schemas.config.sources import SOURCES, SimulatedSource, Source, SourceSection, TcpSource, UdpSource
-from schemas.config.tiers import TierConfig, tier_problems
+from schemas.config.tiers import Policy, TierConfig, TieringConfig, tier_problems
 from schemas.config.visits import VisitsConfig
 from schemas.config.workloads import Workload, WorkloadKind
 
@@ -54,6 +54,7 @@ __all__ = [
     "GovernorConfig",
     "GroupConfig",
     "JournalConfig",
+    "Policy",
     "Problem",
     "ReadersConfig",
     "RetentionConfig",
@@ -62,6 +63,7 @@ __all__ = [
     "SourceSection",
     "TcpSource",
     "TierConfig",
+    "TieringConfig",
     "UdpSource",
     "VisitsConfig",
     "Workload",
@@ -91,6 +93,9 @@ class Config(Section):
     tiers: tuple[TierConfig, ...] = Field(
         default=(), max_length=8, description="Places for readings, from fast to slow; all in one when left out."
     )
+    tiering: TieringConfig = Field(
+        default_factory=TieringConfig, description="By what readings move between these places."
+    )
     alarms: AlarmConfig = Field(default_factory=AlarmConfig, description="What counts as wrong.")
     readers: ReadersConfig = Field(default_factory=ReadersConfig, description="Who reads while it is written.")
     visits: VisitsConfig = Field(default_factory=VisitsConfig, description="Mock DIA visits of a telescope.")
@@ -112,7 +117,7 @@ class Config(Section):
                 *_other_database(self),
                 *_uncalibrated(self),
                 *_unkept(self),
-                *tier_problems(self.tiers, self.database),
+                *tier_problems(self.tiers, self.tiering, self.database),
                 *_shared_schemas(self),
                 *_shared_ports(self),
             ]
