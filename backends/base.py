@@ -189,7 +189,7 @@ class Partition:
     start_ns, end_ns: start_ns <= time_ns < end_ns, ns since 1970-01-01 UTC; the one that takes what fits no other has
         the ends of int64, and comes first.
     rows: readings (`arrays` layout: triggers), the server's estimate where counting would be expensive.
-    size_bytes: on the server's disk, with indexes.
+    size_bytes: on the server's disk, with indexes; of MongoDB its documents, before they are compressed.
     readings_bytes: what of it the readings take, without the ledger; None where there are none: they were dropped.
     place: where the readings lie, by the name that the server has for it; None where that is the database's own.
     index_bytes: what of readings_bytes their indexes take, which stay where new readings are written.

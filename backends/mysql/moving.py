@@ -27,6 +27,7 @@ from pymysql.err import MySQLError
 
 from backends.base import Move, Pace, StoreBusy, StoreError, StoreUnavailable
 from backends.columns.stored import STORED_DTYPES
+from backends.diagnosis.retention import no_such
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import ROLLBACK, literal, quoted
 from backends.mysql.retention import dropping_lock, tables_there
@@ -38,7 +39,6 @@ from backends.mysql.server.facts import product_of
 from backends.mysql.server.locks import LEAST_PATIENCE_S, briefly, release, take
 from backends.sql.connection import LockNotGranted
 from backends.sql.moving import Found, Moving, changed
-from backends.sql.retention import no_such
 from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 from schemas.retention import Period

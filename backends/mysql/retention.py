@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from backends.base import StoreBusy
+from backends.diagnosis.retention import no_such
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import compiled, literal, quoted
 from backends.mysql.schema.partitions import (
@@ -29,7 +30,7 @@ from backends.mysql.schema.partitions import (
 from backends.mysql.schema.places import beside, definition_of
 from backends.mysql.server.locks import LEAST_PATIENCE_S, briefly, release, take
 from backends.sql.connection import LockNotGranted
-from backends.sql.retention import Dropping, apart_name, no_such
+from backends.sql.retention import Dropping, apart_name
 from schemas.retention import Dropped, Period, Rule
 
 

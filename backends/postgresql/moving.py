@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from time import monotonic
 
 from backends.base import Move, Pace, StoreBusy, StoreError
+from backends.diagnosis.retention import no_such
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import LEAF, attach, lie_in, literal, quoted
 from backends.postgresql.retention import DURABLY
 from backends.postgresql.server.driver import DRIVER
 from backends.sql.moving import Found, Moving, changed
-from backends.sql.retention import no_such
 from backends.sql.tables import GroupTables
 from schemas.retention import Period
 

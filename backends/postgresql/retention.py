@@ -6,9 +6,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from backends.base import StoreError
+from backends.diagnosis.retention import no_such
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import compiled, literal, quoted
-from backends.sql.retention import Dropping, no_such
+from backends.sql.retention import Dropping
 from schemas.retention import Dropped
 
 DURABLY = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"

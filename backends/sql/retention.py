@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic
 
 import sqlalchemy as sa
 
-from backends.base import StoreError
+from backends.diagnosis.retention import see_clocks
 from backends.sql.connection import C
 from backends.sql.tables import GroupTables, shared_tables
 from schemas.batch import Layout
@@ -20,8 +20,6 @@ from schemas.retention import Dropped, Period, Rule
 COUNTS = ("stored", "readings", "triggers", "missing", "skipped", "size_bytes")
 FIELDS = ("group_name", "begun_ns", "run", "name", "start_ns", "end_ns", "rule", "counted_ns", "dropped_ns", *COUNTS)
 """Columns of `dropped`, in the order in which they are read and written."""
-AHEAD_MOST_NS = 3_600_000_000_000
-"""By age nothing is dropped if the daemon's clock is further ahead of the server's."""
 
 
 def select_dropped(schema: str, group: str | None = None) -> sa.Select[Any]:
@@ -89,7 +87,8 @@ class Dropping(ABC, Generic[C]):
         under_way = await self._under_way(period)
         if under_way is None:
             if rule is Rule.AGE:
-                await self._see_clocks(at_ns)
+                ((server_ns,),) = await self._fetch(self.server_ns)
+                see_clocks(at_ns, int(server_ns))
             under_way = Dropped(period=period, rule=rule, begun_ns=at_ns), False
             await self._set_apart(under_way[0])
         begun, is_counted = under_way
@@ -98,16 +97,6 @@ class Dropping(ABC, Generic[C]):
         await self._finish(begun, rows, at_ns)
         account = dropped_of(await self._rows(select_dropped(self._schema, period.group)))
         return next(each for each in account if each.begun_ns == begun.begun_ns and each.period.name == period.name)
-
-    async def _see_clocks(self, at_ns: int) -> None:
-        """See that it is not the daemon's clock alone that makes a period old."""
-        ((server_ns,),) = await self._fetch(self.server_ns)
-        if at_ns - int(server_ns) > AHEAD_MOST_NS:
-            hours = (at_ns - int(server_ns)) / 3.6e12
-            raise StoreError(
-                f"the clock of the daemon's node is {hours:,.1f} hours ahead of the database server's: age drops"
-                " nothing until the one that is wrong is set"
-            )
 
     async def _under_way(self, period: Period) -> tuple[Dropped, bool] | None:
         """What was begun and has not ended, and whether it is counted."""
@@ -202,11 +191,6 @@ class Dropping(ABC, Generic[C]):
 
     def _constant(self, value: int | str | None) -> str:
         return "NULL" if value is None else str(value) if isinstance(value, int) else self._literal(value)
-
-
-def no_such(period: Period) -> StoreError:
-    """There is nothing to drop."""
-    return StoreError(f"group {period.group!r} has no partition {period.name!r} with readings")
 
 
 def _head(begun: Dropped) -> dict[str, Any]:

@@ -232,20 +232,13 @@ def _uncalibrated(config: Config) -> Iterator[Problem]:
 
 def _unkept(config: Config) -> Iterator[Problem]:
     section, database = config.retention, config.database
-    limited = ["retention"] if section.is_limited else []
-    limited += [
-        f"groups[{i}].retention"
-        for i, group in enumerate(config.groups)
-        if group.retention.keep_days or group.retention.max_gib
-    ]
-    if limited and database.backend is Backend.MONGODB:
-        problem = "MongoDB has no partitions: a group is one collection, of which no period can be dropped as a whole"
-        yield wrong(problem, "take it out, or use PostgreSQL or MariaDB", limited[0])
-        return
     yield from too_short(section.keep_days, database.partition, "retention.keep_days")
     for i, group in enumerate(config.groups):
         yield from too_short(group.retention.keep_days, database.partition, f"groups[{i}].retention.keep_days")
-    if section.min_free_percent is not None and section.disk is None and database.dsn is not None:
+    if section.min_free_percent is not None and database.backend is Backend.MONGODB:
+        problem = "MongoDB's files stay as large when documents are removed: no drop would make its disk freer"
+        yield wrong(problem, "use `max_gib`", "retention.min_free_percent")
+    elif section.min_free_percent is not None and section.disk is None and database.dsn is not None:
         fix = "name a folder of that disk in `retention.disk`, or use `max_gib` where it is on another node"
         yield wrong("nothing tells which disk `database.dsn` is on", fix, "retention.min_free_percent")
     names = [tier.name for tier in config.tiers]

@@ -38,14 +38,15 @@ class RetentionConfig(Section):
         ge=0,
         le=10_000_000,
         description="Most that a group may take of the database's disk, with indexes and ledger, in GiB (2^30 bytes); "
-        "beyond it the oldest partitions are dropped. Left out, or 0: size drops nothing.",
+        "beyond it the oldest partitions are dropped. Left out, or 0: size drops nothing. In MongoDB: its documents, "
+        "before they are compressed, without indexes.",
     )
     min_free_percent: float | None = Field(
         default=None,
         gt=0,
         le=90,
         description="With less of the disk free, the oldest partitions of all groups are dropped until so much is. "
-        "Left out: a full disk drops nothing.",
+        "Left out: a full disk drops nothing. Not for MongoDB, whose files stay as large.",
     )
     disk: str | None = Field(
         default=None,
@@ -70,11 +71,6 @@ class RetentionConfig(Section):
         if self.disk_tier is not None and self.min_free_percent is None:
             refuse([wrong("no limit needs it", "set `min_free_percent`, or take it out", "disk_tier")])
         return self
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether any limit is set for all groups."""
-        return bool(self.keep_days or self.max_gib or self.min_free_percent)
 
 
 def too_short(keep_days: float | None, partition: str, field: str) -> Iterator[Problem]:

@@ -341,9 +341,9 @@ def test_a_group_by_names_keeps_their_order() -> None:
             "retention.disk: no limit needs it; set `min_free_percent`, or take it out",
         ),
         (
-            GROUP + '[retention]\nmax_gib = 10\n[database]\ndsn = "mongodb://a/b"',
-            "retention: MongoDB has no partitions: a group is one collection, of which no period can be dropped as a "
-            "whole; take it out, or use PostgreSQL or MariaDB",
+            GROUP + '[retention]\nmin_free_percent = 10\ndisk = "/var"\n[database]\ndsn = "mongodb://a/b"',
+            "retention.min_free_percent: MongoDB's files stay as large when documents are removed: no drop would make "
+            "its disk freer; use `max_gib`",
         ),
         (
             TIERS.replace("after_days = 30", ""),
