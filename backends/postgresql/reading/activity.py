@@ -96,6 +96,7 @@ async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partit
                 place=row["place"] if table is of.data else None,
                 index_bytes=row["index_bytes"] if table is of.data else 0,
                 may_move=table is of.data and row["has_leaf"],
+                may_reduce=table is of.data and row["has_leaf"],
             )
     return tuple(sorted(found.values(), key=lambda partition: (partition.start_ns, -partition.end_ns)))
 
