@@ -55,7 +55,8 @@ def how_of(text: str) -> How:
     found = re.fullmatch(r"(bucket|every) ([1-9][0-9]*)", text)
     if found is None:
         raise ValueError(f"{text!r} is no way to reduce readings")
-    return {"bucket": Bucket, "every": Every}[found[1]](int(found[2]))
+    number = int(found[2])
+    return Bucket(number) if found[1] == "bucket" else Every(number)
 
 
 @dataclass(frozen=True, kw_only=True)

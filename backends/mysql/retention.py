@@ -84,7 +84,7 @@ class MysqlDropping(Dropping[Connection]):
         except StoreBusy:
             # Nothing has changed but the row, and nothing has to be gone on with.
             await self._connection.run(f"DROP TABLE {apart}")
-            await self._connection.run(f"DELETE FROM {quoted(self._schema, 'dropped')} WHERE {self._head_of(begun)}")
+            await self._connection.run(f"DELETE FROM {quoted(self._schema, 'dropped')} WHERE {self._key_of(begun)}")
             raise
 
     async def _finish(self, begun: Dropped, rows: list[dict[str, Any]], at_ns: int) -> None:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from backends.base import StoreError
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import compiled, literal, quoted
+from backends.sql.accounting import Accounting
 from backends.sql.retention import Dropping, no_such
 from schemas.retention import Dropped
 
@@ -21,7 +22,26 @@ SIZE_OF_PARTITION = """
 """The size of a partition; -1 where it belongs to a role that the login is no member of."""
 
 
-class PostgresqlDropping(Dropping[Connection]):
+class PostgresqlAccounting(Accounting[Connection]):
+    """Keeps the account of periods over a connection to PostgreSQL."""
+
+    async def _rows(self, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
+        return await self._fetch(compiled(select))
+
+    async def _fetch(self, text: str) -> Sequence[Sequence[Any]]:
+        return [tuple(row) for row in await self._connection.fetch(text)]
+
+    def _literal(self, text: str) -> str:
+        return literal(text)
+
+    def _quoted(self, *names: str) -> str:
+        return quoted(*names)
+
+    def _table(self, name: str) -> str:
+        return quoted(self._schema, name)
+
+
+class PostgresqlDropping(PostgresqlAccounting, Dropping[Connection]):
     """Drops periods of one group.
 
     Only DETACH needs the group's table alone: a moment, at whose end nobody waits any more. CONCURRENTLY is refused
@@ -53,16 +73,8 @@ class PostgresqlDropping(Dropping[Connection]):
     async def _finish(self, begun: Dropped, rows: list[dict[str, Any]], at_ns: int) -> None:
         statements = [DURABLY, *([self._insert(rows)] if rows else [])]
         statements += [self._note(begun, counted_ns=at_ns, dropped_ns=at_ns), f"DROP TABLE {self._apart(begun.period)}"]
+        reduced, period = self._table(self._tables.reduced.name), begun.period
+        if await self._connection.fetchval("SELECT to_regclass($1) IS NOT NULL", reduced):
+            within = f"time_ns >= {period.start_ns} AND time_ns < {period.end_ns}"
+            statements.append(f"DELETE FROM {reduced} WHERE {within}")
         await self._connection.execute(";".join([*statements, "COMMIT"]))
-
-    async def _rows(self, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
-        return await self._fetch(compiled(select))
-
-    async def _fetch(self, text: str) -> Sequence[Sequence[Any]]:
-        return [tuple(row) for row in await self._connection.fetch(text)]
-
-    def _literal(self, text: str) -> str:
-        return literal(text)
-
-    def _quoted(self, *names: str) -> str:
-        return quoted(*names)

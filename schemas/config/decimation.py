@@ -27,7 +27,7 @@ class GroupDecimationConfig(Section):
         default=None, ge=0, le=100_000, description="As `after_days` in `[decimation]`, of this group; 0: never."
     )
     bucket_s: float | None = Field(
-        default=None, gt=0, le=86_400, description="As `bucket_s` in `[decimation]`; in place of its `keep_every`, too."
+        default=None, gt=0, le=3_600, description="As `bucket_s` in `[decimation]`; in place of its `keep_every`, too."
     )
     keep_every: int | None = Field(
         default=None,
@@ -55,7 +55,7 @@ class DecimationConfig(Section):
     bucket_s: float | None = Field(
         default=None,
         gt=0,
-        le=86_400,
+        le=3_600,
         description="Of each instrument and channel count, mean, squared deviations from it, least and greatest stay, "
         "for stretches of so many seconds, which have to divide an hour or a day, as `database.partition` is. This, "
         "or `keep_every`.",
@@ -77,6 +77,9 @@ class DecimationConfig(Section):
     )
 
 
+_Section = DecimationConfig | GroupDecimationConfig
+
+
 def decimation_of(section: DecimationConfig, own: GroupDecimationConfig) -> Reduction | None:
     """What becomes of a group's readings; None where they stay as they are."""
     after_days = section.after_days if own.after_days is None else own.after_days
@@ -94,7 +97,10 @@ def decimation_problems(
     database: DatabaseConfig,
 ) -> Iterator[Problem]:
     """What is wrong with the decimation of a configuration."""
-    sections = [("decimation", section), *((f"groups[{i}].decimation", own) for i, (own, _) in enumerate(groups))]
+    sections: list[tuple[str, _Section]] = [
+        ("decimation", section),
+        *((f"groups[{i}].decimation", own) for i, (own, _) in enumerate(groups)),
+    ]
     given = [
         (field, each) for field, each in sections if each.after_days or each.bucket_s or each.keep_every is not None
     ]
@@ -108,7 +114,7 @@ def decimation_problems(
         yield from _dropped_first(section, own, retention.keep_days if kept.keep_days is None else kept.keep_days, i)
 
 
-def _of_one(each: DecimationConfig | GroupDecimationConfig, field: str, partition: str) -> Iterator[Problem]:
+def _of_one(each: _Section, field: str, partition: str) -> Iterator[Problem]:
     if each.bucket_s is not None and each.keep_every is not None:
         yield wrong("`bucket_s` is given too", "give one of them, not both", f"{field}.keep_every")
     yield from too_short(each.after_days, partition, f"{field}.after_days")

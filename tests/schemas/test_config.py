@@ -221,8 +221,8 @@ def test_a_group_by_names_keeps_their_order() -> None:
         ),
         (
             GROUP.replace('"bpm"', '"bpm_ledger"'),
-            "groups[0].name: the endings _ledger, _readings and _reduced are for tables that go with a group; give the group "
-            "another name",
+            "groups[0].name: the endings _ledger, _readings and _reduced are for tables that go with a group; give the "
+            "group another name",
         ),
         (GROUP.replace("3", "3.0"), "groups[0].count: 3.0 is not a whole number; use a whole number"),
         (GROUP.replace("3", "true"), "groups[0].count: true is not a whole number; use a whole number"),
@@ -405,8 +405,8 @@ def test_a_group_by_names_keeps_their_order() -> None:
             "60: each partition begins with a bucket",
         ),
         (
-            GROUP + '[decimation]\nafter_days = 9\nbucket_s = 7200\n[database]\npartition = "hour"',
-            "decimation.bucket_s: 7200 s do not divide an hour; use one that 3,600 s are a multiple of, such as 1, 10 "
+            GROUP + '[decimation]\nafter_days = 9\nbucket_s = 3500\n[database]\npartition = "hour"',
+            "decimation.bucket_s: 3500 s do not divide an hour; use one that 3,600 s are a multiple of, such as 1, 10 "
             "or 60: each partition begins with a bucket",
         ),
         (

@@ -39,7 +39,13 @@ def mysql_tables(schema: str, group: InstrumentGroup, layout: Layout) -> GroupTa
     data = _adapted(declared.data, metadata, group, ("time_ns", "run", "trigger_id", "instrument"))
     if layout is Layout.ROWS and floats_dtype(group).names:
         data.append_column(sa.Column(EXACT, mysql.VARBINARY(floats_dtype(group).itemsize), quote=True))
-    return GroupTables(group=group, layout=layout, data=data, ledger=_adapted(declared.ledger, metadata, group, ()))
+    return GroupTables(
+        group=group,
+        layout=layout,
+        data=data,
+        ledger=_adapted(declared.ledger, metadata, group, ()),
+        reduced=_adapted(declared.reduced, metadata, group, ()),
+    )
 
 
 @lru_cache

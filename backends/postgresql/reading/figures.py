@@ -14,10 +14,12 @@ import sqlalchemy as sa
 from backends.columns.reductions import reducer_of, starts_of
 from backends.postgresql.protocol import output
 from backends.postgresql.protocol.connection import Connection
-from backends.postgresql.protocol.copy import RowFormat
+from backends.postgresql.protocol.copy import RowFormat, decode_reduced
+from backends.postgresql.protocol.sql import quoted
 from backends.sql import selects
-from backends.sql.tables import GroupTables
+from backends.sql.tables import GroupTables, reduced_columns
 from schemas.batch import Layout
+from schemas.decimation import reduced_dtype
 from schemas.queries import EXTREMES, Aggregate, Means, Reduction, WindowReadings, aggregate_dtype, means_dtype
 from schemas.readings import Array, Channel
 
@@ -50,6 +52,19 @@ async def _here(connection: Connection, tables: GroupTables, query: Reduction) -
     reducer = reducer_of(query)
     await output.readings_in_chunks(connection, tables, found, reducer.add)
     return reducer.answer()
+
+
+async def reduced(connection: Connection, tables: GroupTables, start_ns: int, end_ns: int) -> Array:
+    """Figures of buckets with start_ns <= begin < end_ns: `reduced_dtype(group)`, by time and instrument."""
+    name = quoted(str(tables.data.schema), tables.reduced.name)
+    if await connection.fetchval("SELECT to_regclass($1) IS NULL", name):
+        # An older triggerlog has made the group, and nothing of it was reduced.
+        return np.empty(0, reduced_dtype(tables.group))
+    columns = [tables.reduced.c[column.name] for column in reduced_columns(tables.group)]
+    time_ns = tables.reduced.c.time_ns
+    found = sa.select(*columns).where(time_ns >= start_ns, time_ns < end_ns)
+    figures = decode_reduced(await output.copied(connection, found), tables.group)
+    return figures[np.lexsort((figures["instrument"], figures["time_ns"]))]
 
 
 def select_means(tables: GroupTables, query: Means) -> sa.Select[Any]:

@@ -48,7 +48,7 @@ def brute(readings: Array) -> dict[tuple[int, int], tuple[int, list[tuple[float,
             & (readings["time_ns"] < start + BUCKET_NS)
             & (readings["instrument"] == instrument)
         ]
-        figures = []
+        figures: list[tuple[float, ...]] = []
         for channel in GROUP.channels:
             valid = [value for value in mine[channel.name].tolist() if not math.isnan(value)]
             if not valid:

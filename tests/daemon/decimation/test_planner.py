@@ -1,7 +1,8 @@
 """What decimation decides, as a pure function."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,10 +22,16 @@ def days(*ago: int) -> list[Partition]:
     return [replace(day(each), may_reduce=True) for each in ago]
 
 
-def group(*partitions: Partition, **more: object) -> GroupToReduce:
-    state = {name: more.pop(name) for name in ("name", "waited_for", "newest_ns", "gone") if name in more}
-    made = GroupState(**{"name": "bpm", "partitions": partitions, **state})  # type: ignore[arg-type]
-    return GroupToReduce(state=made, **{"asked": ASKED, **more})  # type: ignore[arg-type]
+def group(
+    *partitions: Partition,
+    asked: Reduction = ASKED,
+    account: Mapping[str, Decimated] | None = None,
+    late: Collection[str] = (),
+    name: str = "bpm",
+    **state: Any,
+) -> GroupToReduce:
+    made = GroupState(name=name, partitions=partitions, **state)
+    return GroupToReduce(state=made, asked=asked, account=account or {}, late=late)
 
 
 def period(ago: int) -> Period:
