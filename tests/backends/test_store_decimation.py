@@ -246,8 +246,8 @@ async def test_retention_drops_figures_and_what_stayed_raw_with_the_period(
     assert dropped.readings == left
     assert (await filled.store.dropped())[GROUP.name] == (dropped,)
     assert [each.period.name for each in (await filled.store.decimated())[GROUP.name]] == [
-        (await filled.period(2)).name,
         period.name,
+        (await filled.period(2)).name,
     ]
     figures = await filled.store.reduced(GROUP, *EVER)
     assert figures["time_ns"].min() >= noon(2)
