@@ -25,6 +25,8 @@ SIZE_OF_PARTITION = """
 class PostgresqlAccounting(Accounting[Connection]):
     """Keeps the account of periods over a connection to PostgreSQL."""
 
+    server_ns = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::int8"
+
     async def _rows(self, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
         return await self._fetch(compiled(select))
 
@@ -47,8 +49,6 @@ class PostgresqlDropping(PostgresqlAccounting, Dropping[Connection]):
     Only DETACH needs the group's table alone: a moment, at whose end nobody waits any more. CONCURRENTLY is refused
     beside a default partition.
     """
-
-    server_ns = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::int8"
 
     async def _set_apart(self, begun: Dropped) -> None:
         child = self._apart(begun.period)

@@ -6,10 +6,11 @@ row a run of what is gone. `rule` says by what: a limit of retention, or the way
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic
 
 import sqlalchemy as sa
 
+from backends.base import StoreError
 from backends.sql.connection import C
 from backends.sql.tables import GroupTables, shared_tables
 from schemas.decimation import Decimated
@@ -20,6 +21,9 @@ FIELDS = ("group_name", "begun_ns", "run", "name", "start_ns", "end_ns", "rule",
 """Columns of `dropped`, in the order in which they are read and written."""
 RULES = tuple(rule.value for rule in Rule)
 """What `rule` has where a limit of retention dropped a period."""
+
+AHEAD_MOST_NS = 3_600_000_000_000
+"""By age nothing goes if the daemon's clock is further ahead of the server's."""
 
 Entry = Dropped | Decimated
 Fields = dict[str, Any]
@@ -75,7 +79,11 @@ class Accounting(ABC, Generic[C]):
     Args:
         tables: of the group.
         patience_s: how long others may wait behind what needs a table alone.
+
+    server_ns: the question for the server's clock (UTC, ns).
     """
+
+    server_ns: ClassVar[str]
 
     def __init__(self, connection: C, tables: GroupTables, *, patience_s: float) -> None:
         self._connection = connection
@@ -98,6 +106,16 @@ class Accounting(ABC, Generic[C]):
     @abstractmethod
     def _quoted(self, *names: str) -> str:
         """A name, quoted."""
+
+    async def _see_clocks(self, at_ns: int) -> None:
+        """See that it is not the daemon's clock alone that makes a period old."""
+        ((server_ns,),) = await self._fetch(self.server_ns)
+        if at_ns - int(server_ns) > AHEAD_MOST_NS:
+            hours = (at_ns - int(server_ns)) / 3.6e12
+            raise StoreError(
+                f"the clock of the daemon's node is {hours:,.1f} hours ahead of the database server's: by age"
+                " nothing is dropped or reduced until the one that is wrong is set"
+            )
 
     async def _ledger_of(self, period: Period) -> dict[int, tuple[int, ...]]:
         """Triggers, readings, missing and skipped of a stretch of the ledger, by run."""

@@ -83,13 +83,15 @@ class Reducing(Accounting[C]):
         await self._prepare()
         begun = await self._known(period)
         if begun is None:
+            await self._see_clocks(at_ns)
             begun = Decimated(period=period, how=how, begun_ns=at_ns)
             await self._set_out(begun)
-        await self._pass(begun, window_ns, pace)
+        half = 1.0 if begun.ended_ns is not None else 0.5
+        await self._pass(begun, window_ns, lambda done: pace(half * done))
         if begun.reduced_ns is None:
             await self._durably([*await self._counts(period, begun), self._note(begun, counted_ns=at_ns)])
         if begun.ended_ns is None:
-            await self._give_room_back(begun, pace)
+            await self._give_room_back(begun, lambda done: pace(half + half * done))
             await self._durably([self._note(begun, dropped_ns=at_ns)])
         found = await self._known(period)
         assert found is not None

@@ -7,7 +7,7 @@ counted. The ledger stays.
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -17,9 +17,6 @@ from backends.sql.connection import C
 from backends.sql.tables import GroupTables, shared_tables
 from schemas.batch import Layout
 from schemas.retention import Dropped, Period, Rule
-
-AHEAD_MOST_NS = 3_600_000_000_000
-"""By age nothing is dropped if the daemon's clock is further ahead of the server's."""
 
 
 def select_dropped(schema: str, group: str | None = None) -> sa.Select[Any]:
@@ -57,12 +54,7 @@ def dropped_of(rows: Iterable[Sequence[Any]]) -> list[Dropped]:
 
 
 class Dropping(Accounting[C]):
-    """Drops periods of one group over one connection.
-
-    server_ns: the question for the server's clock (UTC, ns).
-    """
-
-    server_ns: ClassVar[str]
+    """Drops periods of one group over one connection."""
 
     async def drop(self, period: Period, rule: Rule, at_ns: int) -> Dropped:
         """Drop a period, or go on where that was begun; see `backends.base.Store.drop`."""
@@ -78,16 +70,6 @@ class Dropping(Accounting[C]):
         await self._finish(begun, rows, at_ns)
         account = dropped_of(await self._rows(select_dropped(self._schema, period.group)))
         return next(each for each in account if each.begun_ns == begun.begun_ns and each.period.name == period.name)
-
-    async def _see_clocks(self, at_ns: int) -> None:
-        """See that it is not the daemon's clock alone that makes a period old."""
-        ((server_ns,),) = await self._fetch(self.server_ns)
-        if at_ns - int(server_ns) > AHEAD_MOST_NS:
-            hours = (at_ns - int(server_ns)) / 3.6e12
-            raise StoreError(
-                f"the clock of the daemon's node is {hours:,.1f} hours ahead of the database server's: age drops"
-                " nothing until the one that is wrong is set"
-            )
 
     async def _under_way(self, period: Period) -> tuple[Dropped, bool] | None:
         """What was begun and has not ended, and whether it is counted."""

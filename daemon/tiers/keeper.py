@@ -1,6 +1,6 @@
 """Looks now and then whether a partition has to lie in another tier, and moves it; never two at a time."""
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
 from backends.base import PeriodTouched, Store, StoreBusy, StoreError, StoreUnavailable, Tiered
@@ -9,7 +9,7 @@ from daemon.core.outcome import reason_of
 from daemon.core.outside import Outside
 from daemon.pipeline.pipeline import Pipeline
 from daemon.retention.limits import lying_of, newest_of, states_of, waiting_of
-from daemon.retention.looking import PATIENCE_S, Looking, patiently
+from daemon.retention.looking import PATIENCE_S, LeftAlone, Looking, patiently
 from daemon.retention.planner import GIB
 from daemon.tiers.limits import aging, planned, tiers_of
 from daemon.tiers.pace import Allowance, Paced
@@ -18,29 +18,36 @@ from schemas.api.tiers import MovingPeriod, NextMove, TiersStatus, TierStatus
 from schemas.config import Config
 
 EVERY_S = 60.0
-TOUCHED_FIRST_NS, TOUCHED_MOST_NS = 600_000_000_000, 86_400_000_000_000
-"""A period that readings came for while it was copied is left alone for so long, twice as long each time."""
 NAMED = 3
 
 
 class TierKeeper(Looking):
     """Moves what the tiers of a configuration ask for.
 
-    pipelines: by group, filled when the store is open.
+    pipelines: by group, filled when the store is open. busy: names of a group's periods that something else is done
+    with.
     """
 
     def __init__(
-        self, store: Store, config: Config, outside: Outside, events: Events, *, pipelines: Mapping[str, Pipeline]
+        self,
+        store: Store,
+        config: Config,
+        outside: Outside,
+        events: Events,
+        *,
+        pipelines: Mapping[str, Pipeline],
+        busy: Callable[[str], Collection[str]] = lambda _: (),
     ) -> None:
         super().__init__(outside, events, "tiers cannot move all that their limits ask for")
         self._store = store
         self._config = config
         self._pipelines = pipelines
+        self._busy = busy
         self._allowance = Allowance(config.readers.governor, pipelines)
         self._plan = Plan()
         self._sizes: Sequence[int] = ()
         self._counts: Sequence[int] = ()
-        self._touched: dict[tuple[str, str], tuple[int, int]] = {}
+        self._touched = LeftAlone()
         self._refused: dict[tuple[str, str], str] = {}
         self._moving: tuple[PlannedMove, Paced] | None = None
         self._moved = 0
@@ -98,12 +105,9 @@ class TierKeeper(Looking):
         self._counts = [lie.count(number) for number in range(len(tiers))]
 
     def _left_alone(self, group: str) -> dict[str, str]:
-        now_ns = self._now_ns()
-        touched = {
-            name: "readings came for it while it was copied"
-            for (of, name), (until_ns, _) in self._touched.items()
-            if of == group and now_ns < until_ns
-        }
+        touched = dict.fromkeys(
+            self._touched.names(group, self._now_ns()), "readings came for it while it was copied"
+        ) | dict.fromkeys(self._busy(group), "it is being reduced")
         return touched | {name: why for (of, name), why in self._refused.items() if of == group}
 
     async def _clear_up(self, store: Tiered) -> None:
@@ -138,22 +142,17 @@ class TierKeeper(Looking):
         try:
             await moved_patiently(store, move, paced)
         except PeriodTouched as error:
-            self._leave_alone(period.group, period.name)
+            self._touched.add(period, self._now_ns())
             self._events.info(f"{error}; it stays in {move.source}, and is tried again later")
         else:
             self._moved += 1
-            self._touched.pop((period.group, period.name), None)
+            self._touched.forget(period)
             self._events.info(
                 f"{period.name} of group {period.group} was moved from {move.source} to {target.name},"
                 f" {move.nbytes / GIB:,.3g} GiB: {move.reason}"
             )
         finally:
             self._moving = None
-
-    def _leave_alone(self, group: str, name: str) -> None:
-        _, times = self._touched.get((group, name), (0, 0))
-        pause_ns = min(TOUCHED_FIRST_NS * 2**times, TOUCHED_MOST_NS)
-        self._touched[group, name] = self._now_ns() + pause_ns, times + 1
 
     def _now_ns(self) -> int:
         return self._outside.clock.now().utc_ns
