@@ -15,7 +15,7 @@ from daemon.tiers.pace import Allowance, Paced
 from schemas.api.decimation import DecimationStatus, NextReduction, ReducingPeriod
 from schemas.config import Config
 from schemas.decimation import Decimated
-from schemas.retention import Period
+from schemas.retention import Span, spans_of
 
 EVERY_S = 60.0
 NAMED = 3
@@ -66,7 +66,7 @@ class DecimationKeeper(Looking):
 
     async def _look(self) -> str | None:
         """Go on with what was begun, and reduce all that has to be reduced now."""
-        if not isinstance(self._store, Decimating) or not asked_of(self._config):
+        if not isinstance(self._store, Decimating) or not (asked_of(self._config) or self._checked_ns is None):
             self._plan = Plan()
             return None
         self._refused = {}
@@ -160,9 +160,9 @@ class DecimationKeeper(Looking):
             return ()
         return (self._reducing[0].period.name,)
 
-    def periods(self, group: str) -> list[Period]:
-        """The periods of a group that were reduced, or are being reduced, as last looked."""
-        return [each.period for each in self._account.get(group, ())]
+    def spans(self, group: str) -> tuple[Span, ...]:
+        """The stretches of time of which readings of a group were reduced, or are being reduced, as last looked."""
+        return spans_of(each.period for each in self._account.get(group, ()))
 
     def status(self) -> DecimationStatus | None:
         """How it is; None where nothing is to be reduced."""
