@@ -21,6 +21,7 @@ from backends.mysql.protocol.sql import compiled, literal, quoted
 from backends.mysql.schema.partitions import FIRST, MOVED_AT_MOST, Range, how_full, listing, ranges_of, reorganize
 from backends.mysql.server.errors import LOCK_WAIT, number_of
 from backends.mysql.server.locks import release, take
+from backends.sql.accounting import Accounting
 from backends.sql.connection import LockNotGranted
 from backends.sql.retention import Dropping, apart_name, no_such
 from schemas.retention import Dropped, Period, Rule
@@ -41,10 +42,61 @@ LEAST_PATIENCE_S = 1
 """The server's clock for locks has whole seconds."""
 
 
-class MysqlDropping(Dropping[Connection]):
-    """Drops periods of one group; EXCHANGE and what follows wait for open transactions that have read the table."""
+class MysqlAccounting(Accounting[Connection]):
+    """Keeps the account of periods over a connection to MariaDB or MySQL."""
 
     server_ns = "SELECT UNIX_TIMESTAMP() * 1000000000"
+
+    async def _rows(self, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
+        return await self._connection.fetch(compiled(select))
+
+    async def _fetch(self, text: str) -> Sequence[Sequence[Any]]:
+        return await self._connection.fetch(text)
+
+    def _literal(self, text: str) -> str:
+        return literal(text)
+
+    def _quoted(self, *names: str) -> str:
+        return quoted(*names)
+
+    async def _briefly(self, statement: str) -> None:
+        """Run what needs the table alone, if that is to be had within the patience."""
+        wait_s = max(LEAST_PATIENCE_S, math.ceil(self._patience_s))
+        await self._connection.run(f"SET @waits = @@lock_wait_timeout, lock_wait_timeout = {wait_s}")
+        busy: MySQLError | None = None
+        try:
+            await self._connection.run(statement)
+        except MySQLError as error:
+            if number_of(error) not in LOCK_WAIT:
+                raise
+            busy = error
+        await self._connection.run("SET lock_wait_timeout = @waits")
+        if busy is not None:
+            raise StoreBusy(f"table {self._tables.data.name!r} is in use") from busy
+
+    async def _size_of(self, period: Period) -> int:
+        """What a period's partition takes, in bytes.
+
+        Raises:
+            StoreError: there is none.
+        """
+        name, table = self._range_of(period), self._tables.data.name
+        sizes = await self._fetch(
+            "SELECT DATA_LENGTH + INDEX_LENGTH FROM information_schema.PARTITIONS"
+            f" WHERE TABLE_SCHEMA = {literal(self._schema)} AND TABLE_NAME = {literal(table)}"
+            f" AND PARTITION_NAME = {literal(name)}"
+        )
+        if not sizes:
+            raise no_such(period)
+        return int(sizes[0][0] or 0)
+
+    def _range_of(self, period: Period) -> str:
+        """Name of the partition: one of a stretch of time is called by that elsewhere."""
+        return f"p{period.name}" if period.name.isdigit() else period.name
+
+
+class MysqlDropping(MysqlAccounting, Dropping[Connection]):
+    """Drops periods of one group; EXCHANGE and what follows wait for open transactions that have read the table."""
 
     async def drop(self, period: Period, rule: Rule, at_ns: int) -> Dropped:
         """Drop a period, under a lock: a statement of a client that was killed goes on, and may exchange it yet."""
@@ -60,15 +112,7 @@ class MysqlDropping(Dropping[Connection]):
         return dropped
 
     async def _set_apart(self, begun: Dropped) -> None:
-        name, table = self._range_of(begun.period), self._tables.data.name
-        sizes = await self._fetch(
-            "SELECT DATA_LENGTH + INDEX_LENGTH FROM information_schema.PARTITIONS"
-            f" WHERE TABLE_SCHEMA = {literal(self._schema)} AND TABLE_NAME = {literal(table)}"
-            f" AND PARTITION_NAME = {literal(name)}"
-        )
-        if not sizes:
-            raise no_such(begun.period)
-        await self._connection.run(self._begin(begun, int(sizes[0][0] or 0)))
+        await self._connection.run(self._begin(begun, await self._size_of(begun.period)))
 
     async def _complete_apart(self, begun: Dropped, *, is_counted: bool) -> None:
         apart, table = self._apart(begun.period), quoted(self._schema, self._tables.data.name)
@@ -89,6 +133,10 @@ class MysqlDropping(Dropping[Connection]):
 
     async def _finish(self, begun: Dropped, rows: list[dict[str, Any]], at_ns: int) -> None:
         insert = [self._insert(rows)] if rows else []
+        reduced, period = self._tables.reduced.name, begun.period
+        if await tables_there(self._connection, self._schema, [reduced]):
+            within = f"time_ns >= {period.start_ns} AND time_ns < {period.end_ns}"
+            insert.append(f"DELETE FROM {quoted(self._schema, reduced)} WHERE {within}")
         counted = [*insert, self._note(begun, counted_ns=at_ns)]
         for statement in ("START TRANSACTION", *counted, "COMMIT"):
             await self._connection.run(statement)
@@ -117,37 +165,6 @@ class MysqlDropping(Dropping[Connection]):
             # An empty partition that stays costs little.
             return
 
-    async def _briefly(self, statement: str) -> None:
-        """Run what needs the table alone, if that is to be had within the patience."""
-        wait_s = max(LEAST_PATIENCE_S, math.ceil(self._patience_s))
-        await self._connection.run(f"SET @waits = @@lock_wait_timeout, lock_wait_timeout = {wait_s}")
-        busy: MySQLError | None = None
-        try:
-            await self._connection.run(statement)
-        except MySQLError as error:
-            if number_of(error) not in LOCK_WAIT:
-                raise
-            busy = error
-        await self._connection.run("SET lock_wait_timeout = @waits")
-        if busy is not None:
-            raise StoreBusy(f"table {self._tables.data.name!r} is in use") from busy
-
     async def _has_rows(self, period: Period) -> bool:
         there = await tables_there(self._connection, self._schema, [apart_name(self._tables, period.name)])
         return bool(there) and bool(await self._fetch(f"SELECT 1 FROM {self._apart(period)} LIMIT 1"))
-
-    def _range_of(self, period: Period) -> str:
-        """Name of the partition: one of a stretch of time is called by that elsewhere."""
-        return f"p{period.name}" if period.name.isdigit() else period.name
-
-    async def _rows(self, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
-        return await self._connection.fetch(compiled(select))
-
-    async def _fetch(self, text: str) -> Sequence[Sequence[Any]]:
-        return await self._connection.fetch(text)
-
-    def _literal(self, text: str) -> str:
-        return literal(text)
-
-    def _quoted(self, *names: str) -> str:
-        return quoted(*names)

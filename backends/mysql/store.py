@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from backends.base import ReadOnly, StoreError, StoreFacts, StoreUnavailable
+from backends.mysql.decimation import MysqlReducing, reduced
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import compiled, literal, quoted
 from backends.mysql.reading import activity
@@ -71,6 +72,8 @@ class MysqlStore(SqlStore[Connection]):
             view=activity.view,
             partitions_of=activity.partitions_of,
             dropping=MysqlDropping,
+            reducing=MysqlReducing,
+            reduced=reduced,
             database=database,
             logger=logger,
             tables={name: mysql_tables(schema, group, layouts[name]) for name, group in groups.items()},
@@ -112,7 +115,7 @@ class MysqlStore(SqlStore[Connection]):
             target=self._target,
             rows={name: found.get(tables.data.name, empty)[0] for name, tables in self._tables.items()},
             size_bytes={
-                name: sum(found.get(table.name, empty)[1] for table in (tables.data, tables.ledger))
+                name: sum(found.get(table.name, empty)[1] for table in tables.all())
                 for name, tables in self._tables.items()
             },
         )

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from backends.postgresql.moving import PostgresqlMoving
 from backends.postgresql.protocol.connection import Connection, target_of
 from backends.postgresql.protocol.sql import compiled, literal, quoted
 from backends.postgresql.reading import activity
-from backends.postgresql.reading.figures import reduced as reading_reduced
+from backends.postgresql.reading.figures import reduced
 from backends.postgresql.reading.queries import PostgresqlQuestions
 from backends.postgresql.retention import DURABLY, PostgresqlDropping
 from backends.postgresql.schema.create import Missing, create_or_check, missing_from
@@ -26,14 +26,12 @@ from backends.postgresql.server.durability import SETTINGS, held
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.postgresql.server.errors import login_refused, translated
 from backends.postgresql.writing.writer import PostgresqlGroupWriter
-from backends.sql.decimation import LateForReduced, decimated_of, select_decimated
 from backends.sql.marks import MarkStatements
 from backends.sql.store import SqlStore
 from backends.sql.tables import group_tables
-from schemas.batch import Batch, Layout
+from schemas.batch import Layout
 from schemas.config import DatabaseConfig
-from schemas.decimation import Decimated, How
-from schemas.readings import Array, InstrumentGroup
+from schemas.readings import InstrumentGroup
 from schemas.retention import Period
 
 CHECK_CLIENT = "SET client_connection_check_interval = '1s'"
@@ -80,7 +78,6 @@ class PostgresqlStore(SqlStore[Connection]):
         self._places = places
         self._first = places[0] if places else None
         self._server = server
-        self._late = LateForReduced()
         schema = database.schema_name
         super().__init__(
             DRIVER,
@@ -97,6 +94,8 @@ class PostgresqlStore(SqlStore[Connection]):
             view=activity.view,
             partitions_of=activity.partitions_of,
             dropping=PostgresqlDropping,
+            reducing=partial(PostgresqlReducing, first=self._first),
+            reduced=reduced,
             database=database,
             logger=logger,
             tables={name: group_tables(schema, group, layouts[name]) for name, group in groups.items()},
@@ -163,38 +162,6 @@ class PostgresqlStore(SqlStore[Connection]):
 
     def _moving(self, connection: Connection, group: str, patience_s: float) -> PostgresqlMoving:
         return PostgresqlMoving(connection, self._tables[group], first=self._first, patience_s=patience_s)
-
-    async def commit(self, batch: Batch) -> None:
-        """Commit a batch, and note for which periods that were reduced it has readings."""
-        await super().commit(batch)
-        self._late.note(batch, self._tables[batch.group.name].layout)
-
-    async def decimate(
-        self, period: Period, how: How, *, window_ns: int, at_ns: int, pace: Pace, patience_s: float
-    ) -> Decimated:
-        """Take rows out of the period's leaf in steps, put in what they are reduced to, and write the leaf again."""
-        self._late.take(period.group, period.name)
-        async with self._reader(MOVED_WITHIN_S) as connection:
-            reducing = PostgresqlReducing(
-                connection, self._tables[period.group], first=self._first, patience_s=patience_s
-            )
-            return await reducing.reduce(period, how, window_ns=window_ns, at_ns=at_ns, pace=pace)
-
-    async def decimated(self) -> Mapping[str, tuple[Decimated, ...]]:
-        """The account of all that was reduced."""
-        async with self._reader() as connection:
-            every = decimated_of(await self._rows(connection, select_decimated(self._database.schema_name)))
-        self._late.know(every)
-        return {name: tuple(each for each in every if each.period.group == name) for name in self._tables}
-
-    async def reduced(self, group: InstrumentGroup, start_ns: int, end_ns: int) -> Array:
-        """Figures of buckets; none where the group has no table of them."""
-        async with self._reader() as connection:
-            return await reading_reduced(connection, self._tables[group.name], start_ns, end_ns)
-
-    def late(self, group: str) -> Collection[str]:
-        """Periods that were reduced and got readings since."""
-        return self._late.of(group)
 
     async def close(self) -> None:
         """Give the connections back, and stop an embedded server when this was its last user."""

@@ -124,19 +124,22 @@ class Accounting(ABC, Generic[C]):
 
     def _insert(self, rows: Sequence[Mapping[str, Any]]) -> str:
         """The statement that writes rows of `dropped`."""
-        columns, values = self._values(rows)
-        return f"INSERT INTO {self._account()} ({columns}) VALUES {values}"
+        columns = [name for name in FIELDS if any(name in row for row in rows)]
+        values = (", ".join(self._constant(row.get(name)) for name in columns) for row in rows)
+        names = ", ".join(self._quoted(name) for name in columns)
+        return f"INSERT INTO {self._account()} ({names}) VALUES {', '.join(f'({row})' for row in values)}"
 
     def _add(self, entry: Entry, run: int, **counts: int) -> list[str]:
         """Statements that add to the counts of a run, whose row may not be there yet."""
         row = {**head_of(entry), "run": run}
-        columns, values = self._values([row])
+        columns = ", ".join(self._quoted(name) for name in row)
+        values = ", ".join(f"{self._constant(value)} AS new_{name}" for name, value in row.items())
         of = self._key_of(entry, run)
         sums = ", ".join(f"{self._quoted(name)} = {self._quoted(name)} + {count}" for name, count in counts.items())
         account = self._account()
         unless_there = f"WHERE NOT EXISTS (SELECT 1 FROM {account} WHERE {of})"
         return [
-            f"INSERT INTO {account} ({columns}) SELECT * FROM (SELECT {values[1:-1]}) AS new_row {unless_there}",
+            f"INSERT INTO {account} ({columns}) SELECT * FROM (SELECT {values}) AS new_row {unless_there}",
             f"UPDATE {account} SET {sums} WHERE {of}",
         ]
 
@@ -162,12 +165,6 @@ class Accounting(ABC, Generic[C]):
 
     def _account(self) -> str:
         return self._quoted(self._schema, "dropped")
-
-    def _values(self, rows: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-        """Columns, and values in parentheses, of rows of `dropped`."""
-        columns = [name for name in FIELDS if any(name in row for row in rows)]
-        values = (", ".join(self._constant(row.get(name)) for name in columns) for row in rows)
-        return ", ".join(self._quoted(name) for name in columns), ", ".join(f"({row})" for row in values)
 
     def _constant(self, value: int | str | None) -> str:
         return "NULL" if value is None else str(value) if isinstance(value, int) else self._literal(value)

@@ -8,7 +8,7 @@ which came before it, so that whoever comes after a kill begins with the first.
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from backends.base import Pace, StoreError
+from backends.columns.filling import revised_with_late
 from backends.decimation.figures import figures_of
 from backends.sql.accounting import RULES, Accounting, by_period, period_of, select_account, stored_of
 from backends.sql.connection import C
@@ -62,17 +63,20 @@ def decimated_of(rows: Iterable[Sequence[Any]]) -> list[Decimated]:
     return found
 
 
-def stored_again(account: str, group: str, run: int, time_ns: int) -> str:
-    """The statement that takes a trigger out of the account whose row is stored again, with late readings alone.
+def stored_again(batch: Batch, earlier: Mapping[str, Array] | Array, account: str, group: str) -> list[str]:
+    """Statements that take triggers out of the account whose rows are stored again, with late readings alone.
 
-    account: the table, quoted. group: a text constant. time_ns: of the trigger. Nothing changes where it was not
-    reduced.
+    earlier: the columns of the rows that were there. account: the table, quoted. group: a text constant. Nothing
+    changes where a trigger was not reduced.
     """
+    there = {*zip(earlier["run"].tolist(), earlier["trigger_id"].tolist(), strict=True)}
     rules = ", ".join(f"'{rule}'" for rule in RULES)
-    return (
+    return [
         f"UPDATE {account} SET stored = stored - 1 WHERE group_name = {group} AND run = {run} AND stored > 0"
         f" AND start_ns <= {time_ns} AND end_ns > {time_ns} AND rule NOT IN ({rules})"
-    )
+        for run, trigger, time_ns in revised_with_late(batch)[["run", "trigger", "time_ns"]].tolist()
+        if (run, trigger) not in there
+    ]
 
 
 class Reducing(Accounting[C]):

@@ -65,6 +65,10 @@ class GroupTables:
     ledger: sa.Table
     reduced: sa.Table
 
+    def all(self) -> tuple[sa.Table, ...]:
+        """All of them."""
+        return (self.data, self.ledger, self.reduced)
+
 
 SINCE = ("marks", "dropped")
 """Shared tables that an older triggerlog did not make."""

@@ -15,7 +15,6 @@ DIVIDED_S = {"hour": 3_600, "day": 86_400, "month": 86_400}
 """What a bucket has to divide, in s, so that every partition begins and ends with one; months are whole days."""
 REFUSED = {
     Backend.MONGODB: "MongoDB has no partitions: a group is one collection, which is not reduced",
-    Backend.MYSQL: "readings in MariaDB and MySQL are not reduced yet",
 }
 """Why a database has no decimation."""
 
@@ -41,10 +40,7 @@ class GroupDecimationConfig(Section):
 
 
 class DecimationConfig(Section):
-    """When old readings are reduced, a partition of a group at a time, the oldest first; their ledger stays.
-
-    Decimation needs a PostgreSQL.
-    """
+    """When old readings are reduced, a partition of a group at a time, the oldest first; their ledger stays."""
 
     after_days: float | None = Field(
         default=None,
@@ -105,7 +101,7 @@ def decimation_problems(
         (field, each) for field, each in sections if each.after_days or each.bucket_s or each.keep_every is not None
     ]
     if given and database.backend in REFUSED:
-        yield wrong(REFUSED[database.backend], "take it out, or use PostgreSQL", given[0][0])
+        yield wrong(REFUSED[database.backend], "take it out, or use PostgreSQL or MariaDB", given[0][0])
         return
     for field, each in given:
         yield from _of_one(each, field, database.partition)

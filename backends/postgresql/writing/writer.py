@@ -168,17 +168,11 @@ class PostgresqlGroupWriter(GroupWriter[Connection]):
                 take_out_arrays(batch, self._tables, self._schema), output=take, format="binary"
             )
             earlier = arrays_format(batch.group).parse(taken)
-            await self._note_stored_again(connection, batch, earlier)
+            account, group = quoted(self._schema, "dropped"), literal(batch.group.name)
+            again = stored_again(batch, earlier, account, group)
+            if again:
+                await connection.execute(";".join(again))
         return encode_arrays(batch, batch.group, earlier)
-
-    async def _note_stored_again(self, connection: Connection, batch: Batch, earlier: Array) -> None:
-        """Note of triggers with late readings that they have a row again, which was reduced."""
-        there = {*zip(earlier["run"].tolist(), earlier["trigger_id"].tolist(), strict=True)}
-        rows = revised_with_late(batch)[["run", "trigger", "time_ns"]].tolist()
-        account, group = quoted(self._schema, "dropped"), literal(batch.group.name)
-        again = [stored_again(account, group, run, time) for run, trigger, time in rows if (run, trigger) not in there]
-        if again:
-            await connection.execute(";".join(again))
 
     async def _copy(self, connection: Connection, table: str, payload: Array) -> None:
         # asyncpg sends a buffer without waiting for the server to be ready for it: one round trip a COPY.
