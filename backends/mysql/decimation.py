@@ -14,29 +14,19 @@ from backends.mysql.protocol.bulk import Insert, Inserter
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import lay_reduced, parse_arrays, read_arrays, read_reduced, read_rows
 from backends.mysql.protocol.sql import BEGIN, COMMIT, insert_into, quoted
+from backends.mysql.reading.reduced import select_reduced
 from backends.mysql.retention import LEAST_PATIENCE_S, MysqlAccounting, tables_there
 from backends.mysql.schema.partitions import MOVED_AT_MOST, Range, how_full
 from backends.mysql.schema.tables import create_reduced
 from backends.mysql.server.locks import release, take
 from backends.sql.connection import LockNotGranted
 from backends.sql.decimation import Reducing
-from backends.sql.tables import GroupTables, reduced_columns
 from schemas.batch import Layout
 from schemas.decimation import Decimated
 from schemas.readings import Array
 
 STEP_READINGS = 100_000
 """Readings, present or missing, of one transaction."""
-
-
-async def reduced(connection: Connection, tables: GroupTables, start_ns: int, end_ns: int) -> Array:
-    """Figures of buckets with start_ns <= begin < end_ns: `reduced_dtype(group)`, by time and instrument."""
-    schema, name = str(tables.data.schema), tables.reduced.name
-    if not await tables_there(connection, schema, [name]):
-        # An older triggerlog has made the group, and nothing of it was reduced.
-        return together([], tables.group)
-    within = f"time_ns >= {start_ns} AND time_ns < {end_ns} ORDER BY time_ns, instrument"
-    return read_reduced(await connection.select(_select(tables, within)), tables.group)
 
 
 class MysqlReducing(MysqlAccounting, Reducing[Connection]):
@@ -100,7 +90,7 @@ class MysqlReducing(MysqlAccounting, Reducing[Connection]):
     async def _put_together(self, figures: Array) -> None:
         group = self._tables.group
         of = f"time_ns IN ({','.join(map(str, dict.fromkeys(figures['time_ns'].tolist())))})"
-        there = read_reduced(await self._connection.select(_select(self._tables, f"{of} FOR UPDATE")), group)
+        there = read_reduced(await self._connection.select(select_reduced(self._tables, f"{of} FOR UPDATE")), group)
         table = quoted(self._schema, self._tables.reduced.name)
         await self._connection.run(f"DELETE FROM {table} WHERE {of}")
         form, rows, nulls = lay_reduced(together([there, figures], group), group, indicated=self._connection.bulk)
@@ -131,8 +121,3 @@ class MysqlReducing(MysqlAccounting, Reducing[Connection]):
         yield
         # When something goes wrong the connection ends, and the transaction goes with it.
         await self._connection.run(COMMIT)
-
-
-def _select(tables: GroupTables, where: str) -> str:
-    columns = ", ".join(quoted(column.name) for column in reduced_columns(tables.group))
-    return f"SELECT {columns} FROM {quoted(str(tables.data.schema), tables.reduced.name)} WHERE {where}"

@@ -8,11 +8,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from backends.base import ReadOnly, StoreError, StoreFacts, StoreUnavailable
-from backends.mysql.decimation import MysqlReducing, reduced
+from backends.mysql.decimation import MysqlReducing
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import compiled, literal, quoted
 from backends.mysql.reading import activity
 from backends.mysql.reading.queries import MysqlQuestions
+from backends.mysql.reading.reduced import reduced
 from backends.mysql.retention import MysqlDropping
 from backends.mysql.schema.create import Schema
 from backends.mysql.schema.tables import mysql_tables

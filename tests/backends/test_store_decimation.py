@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -14,7 +15,7 @@ from backends.decimation.figures import figures_of
 from schemas.batch import JournalPosition, Layout
 from schemas.decimation import Bucket, Every, How, reduced_dtype
 from schemas.marks import Mark
-from schemas.queries import LedgerTail
+from schemas.queries import LedgerTail, Means
 from schemas.readings import Array
 from schemas.retention import Period, Rule
 from tests.backends.test_store_contract import EVER, Make, everything, layout_of, maker, opened, rng
@@ -27,6 +28,7 @@ GROUP = group_of(size=4, dtypes=("float64", "float32", "int16"))
 TRIGGERS = 200
 EVERY_NS = 25_000_000
 BUCKET = Bucket(1_000_000_000)
+EVER_ROUND = (noon(9), noon(0))
 KINDS = ["rows", "arrays", "mysql-rows", "mysql-arrays", "mysql-statements-rows"]
 
 
@@ -254,6 +256,46 @@ async def test_retention_drops_figures_and_what_stayed_raw_with_the_period(
     figures = await filled.store.reduced(GROUP, *EVER)
     assert figures["time_ns"].min() >= noon(2)
     await filled.see_whole()
+
+
+def same_means(found: Array, wanted: Array) -> None:
+    for name in ("instrument", "time_ns", "count"):
+        assert found[name].tolist() == wanted[name].tolist(), name
+    for channel in GROUP.channels:
+        np.testing.assert_allclose(found[channel.name], wanted[channel.name], rtol=1e-6, atol=1e-9)
+
+
+async def test_means_are_the_same_across_what_is_raw_and_what_was_reduced(
+    filled: Filled, rng: np.random.Generator
+) -> None:
+    second = BUCKET.ns
+    begin = noon(3) - noon(3) % second
+    questions = [
+        Means(group=GROUP, start_ns=start_ns, end_ns=end_ns, step_ns=step_ns)
+        for start_ns, end_ns in (EVER_ROUND, (begin + second, begin + 3 * second), (begin, noon(2) + DAY_NS))
+        for step_ns in (second, 3 * second, 7 * DAY_NS)
+    ]
+    before = [await filled.store.ask(query) for query in questions]
+    assert all(len(answer) for answer in before)
+    await filled.store.keep_mark(Mark(id=uuid4(), time_ns=noon(3) + second, text="it trips"))
+    await filled.reduce(window_ns=second // 3)
+    assert 0 < len(await filled.raw()) < len(filled.written[1])
+    for query, wanted in zip(questions, before, strict=True):
+        same_means(await filled.store.ask(query), wanted)
+    await filled.late(rng)
+    await filled.reduce(day=2)
+    late = await filled.store.ask(questions[0])
+    assert int(late["count"].sum()) == int(before[0]["count"].sum()) + 1
+
+
+async def test_means_of_shorter_steps_than_the_buckets_are_coarser_there(filled: Filled) -> None:
+    coarse = Means(group=GROUP, start_ns=noon(3), end_ns=noon(3) + 3 * BUCKET.ns, step_ns=BUCKET.ns)
+    before = await filled.store.ask(coarse)
+    await filled.reduce()
+    fine = replace(coarse, step_ns=BUCKET.ns // 4)
+    same_means(await filled.store.ask(fine), before)
+    elsewhere = replace(fine, start_ns=noon(2), end_ns=noon(2) + 3 * BUCKET.ns)
+    assert len(await filled.store.ask(elsewhere)) == 4 * len(before)
 
 
 async def test_a_period_that_is_not_there_is_refused(filled: Filled) -> None:
