@@ -131,13 +131,8 @@ class MysqlDropping(MysqlAccounting, Dropping[Connection]):
             await self._connection.run(f"DELETE FROM {quoted(self._schema, 'dropped')} WHERE {self._key_of(begun)}")
             raise
 
-    async def _finish(self, begun: Dropped, rows: list[dict[str, Any]], at_ns: int) -> None:
-        insert = [self._insert(rows)] if rows else []
-        reduced, period = self._tables.reduced.name, begun.period
-        if await tables_there(self._connection, self._schema, [reduced]):
-            within = f"time_ns >= {period.start_ns} AND time_ns < {period.end_ns}"
-            insert.append(f"DELETE FROM {quoted(self._schema, reduced)} WHERE {within}")
-        counted = [*insert, self._note(begun, counted_ns=at_ns)]
+    async def _finish(self, begun: Dropped, counted: list[str], at_ns: int) -> None:
+        counted = [*counted, self._note(begun, counted_ns=at_ns)]
         for statement in ("START TRANSACTION", *counted, "COMMIT"):
             await self._connection.run(statement)
         await self._connection.run(f"DROP TABLE IF EXISTS {self._apart(begun.period)}")

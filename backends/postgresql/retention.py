@@ -70,11 +70,7 @@ class PostgresqlDropping(PostgresqlAccounting, Dropping[Connection]):
         # A writer that wrote into it by its name last waits until the end, and finds that it is gone.
         await self._connection.execute(f"BEGIN; LOCK TABLE {self._apart(begun.period)} IN SHARE MODE")
 
-    async def _finish(self, begun: Dropped, rows: list[dict[str, Any]], at_ns: int) -> None:
-        statements = [DURABLY, *([self._insert(rows)] if rows else [])]
-        statements += [self._note(begun, counted_ns=at_ns, dropped_ns=at_ns), f"DROP TABLE {self._apart(begun.period)}"]
-        reduced, period = self._table(self._tables.reduced.name), begun.period
-        if await self._connection.fetchval("SELECT to_regclass($1) IS NOT NULL", reduced):
-            within = f"time_ns >= {period.start_ns} AND time_ns < {period.end_ns}"
-            statements.append(f"DELETE FROM {reduced} WHERE {within}")
-        await self._connection.execute(";".join([*statements, "COMMIT"]))
+    async def _finish(self, begun: Dropped, counted: list[str], at_ns: int) -> None:
+        noted = self._note(begun, counted_ns=at_ns, dropped_ns=at_ns)
+        statements = [DURABLY, *counted, noted, f"DROP TABLE {self._apart(begun.period)}", "COMMIT"]
+        await self._connection.execute(";".join(statements))

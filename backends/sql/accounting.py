@@ -36,6 +36,13 @@ def select_account(schema: str, *rules: sa.ColumnElement[bool]) -> sa.Select[Any
     return found.order_by(dropped.begun_ns, dropped.start_ns, dropped.run)
 
 
+def select_decimated(schema: str, group: str | None = None) -> sa.Select[Any]:
+    """Select the account of what was reduced, of one group or of all."""
+    dropped = shared_tables(schema).dropped.c
+    found = select_account(schema, dropped.rule.not_in(RULES))
+    return found if group is None else found.where(dropped.group_name == group)
+
+
 def by_period(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[Fields, list[Fields]]]:
     """Rows of FIELDS by period: what all of one have in common, with the sums of COUNTS, and its rows.
 

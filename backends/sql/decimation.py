@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from backends.base import Pace, StoreError
 from backends.columns.filling import revised_with_late
 from backends.decimation.figures import figures_of
-from backends.sql.accounting import RULES, Accounting, by_period, period_of, select_account, stored_of
+from backends.sql.accounting import RULES, Accounting, by_period, period_of, select_decimated, stored_of
 from backends.sql.connection import C
 from backends.sql.tables import shared_tables
 from schemas.batch import Batch, Layout
@@ -28,13 +28,6 @@ from schemas.retention import Period, Span, are_within
 
 BUCKETS_AT_ONCE = 1_000
 """So many buckets are asked for with one statement."""
-
-
-def select_decimated(schema: str, group: str | None = None) -> sa.Select[Any]:
-    """Select the account of what was reduced, of one group or of all."""
-    dropped = shared_tables(schema).dropped.c
-    found = select_account(schema, dropped.rule.not_in(RULES))
-    return found if group is None else found.where(dropped.group_name == group)
 
 
 def decimated_of(rows: Iterable[Sequence[Any]]) -> list[Decimated]:

@@ -12,7 +12,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from backends.base import StoreError
-from backends.sql.accounting import RULES, Accounting, by_period, head_of, period_of, select_account, stored_of
+from backends.sql.accounting import (
+    RULES,
+    Accounting,
+    by_period,
+    head_of,
+    period_of,
+    select_account,
+    select_decimated,
+    stored_of,
+)
 from backends.sql.connection import C
 from backends.sql.tables import GroupTables, shared_tables
 from schemas.batch import Layout
@@ -66,8 +75,8 @@ class Dropping(Accounting[C]):
             await self._set_apart(under_way[0])
         begun, is_counted = under_way
         await self._complete_apart(begun, is_counted=is_counted)
-        rows = [] if is_counted else await self._count(begun)
-        await self._finish(begun, rows, at_ns)
+        counted = [] if is_counted else await self._count(begun)
+        await self._finish(begun, counted, at_ns)
         account = dropped_of(await self._rows(select_dropped(self._schema, period.group)))
         return next(each for each in account if each.begun_ns == begun.begun_ns and each.period.name == period.name)
 
@@ -78,12 +87,19 @@ class Dropping(Accounting[C]):
                 return dropped_of([tuple(parts[0].values())])[0], of["counted_ns"] is not None
         return None
 
-    async def _count(self, begun: Dropped) -> list[dict[str, Any]]:
-        """Count what is set apart, and what the ledger says of its time; a row of `dropped` a run."""
+    async def _count(self, begun: Dropped) -> list[str]:
+        """Count what is set apart, and what the ledger says of its time; the statements that write that down.
+
+        They remove the figures of its time, too.
+        """
         period = begun.period
         apart = f"SELECT run, COUNT(*) FROM {self._apart(period)} GROUP BY run"
         stored = {int(run): int(count) for run, count in await self._fetch(apart)}
-        ledger, reduced = await self._ledger_of(period), await self._reduced_of(period)
+        ledger, decimated = (
+            await self._ledger_of(period),
+            await self._rows(select_decimated(self._schema, period.group)),
+        )
+        reduced = _readings_of(decimated, period)
         is_rows = self._tables.layout is Layout.ROWS
         rows = []
         for run in sorted(stored.keys() | ledger.keys()):
@@ -92,18 +108,10 @@ class Dropping(Accounting[C]):
             # A row of arrays has its trigger's time: the ledger of the same stretch is of the same triggers.
             left = arrived - reduced.get(run, 0) if counts["stored"] else 0
             rows.append({**head_of(begun), **counts, "run": run, "readings": counts["stored"] if is_rows else left})
-        return rows
-
-    async def _reduced_of(self, period: Period) -> dict[int, int]:
-        """How many readings of a period were reduced, by run."""
-        dropped = shared_tables(self._schema).dropped.c
-        of = dropped.group_name == period.group, dropped.name == period.name, dropped.start_ns == period.start_ns
-        found = select_account(self._schema, dropped.rule.not_in(RULES), dropped.run > 0, *of)
-        sums: dict[int, int] = {}
-        for _, parts in by_period(await self._rows(found)):
-            for part in parts:
-                sums[part["run"]] = sums.get(part["run"], 0) + int(part["readings"])
-        return sums
+        figures = self._quoted(self._schema, self._tables.reduced.name)
+        within = f"time_ns >= {period.start_ns} AND time_ns < {period.end_ns}"
+        removing = [f"DELETE FROM {figures} WHERE {within}"] if decimated else []
+        return [*([self._insert(rows)] if rows else []), *removing]
 
     @abstractmethod
     async def _set_apart(self, begun: Dropped) -> None:
@@ -118,8 +126,8 @@ class Dropping(Accounting[C]):
         """Take the partition out of the group's table, where that is a step of its own; it may have been done."""
 
     @abstractmethod
-    async def _finish(self, begun: Dropped, rows: list[dict[str, Any]], at_ns: int) -> None:
-        """Write what was counted, and remove what is set apart; rows: none where they are written."""
+    async def _finish(self, begun: Dropped, counted: list[str], at_ns: int) -> None:
+        """Write what was counted, and remove what is set apart; counted: no statements where that is written."""
 
     def _apart(self, period: Period) -> str:
         """The table that a period's partition is once it is set apart; quoted."""
@@ -129,3 +137,12 @@ class Dropping(Accounting[C]):
 def no_such(period: Period) -> StoreError:
     """There is nothing to drop."""
     return StoreError(f"group {period.group!r} has no partition {period.name!r} with readings")
+
+
+def _readings_of(decimated: Iterable[Sequence[Any]], period: Period) -> dict[int, int]:
+    """How many readings of a period were reduced, by run."""
+    sums: dict[int, int] = {}
+    for of, parts in by_period(decimated):
+        for part in parts if period_of(of) == period else ():
+            sums[part["run"]] = sums.get(part["run"], 0) + int(part["readings"])
+    return sums

@@ -11,8 +11,9 @@ import sqlalchemy as sa
 
 from backends.base import GroupLocked, Pace, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError
 from backends.questions import Questions
+from backends.sql.accounting import select_decimated
 from backends.sql.connection import C, Driver
-from backends.sql.decimation import LateForReduced, Reducing, decimated_of, select_decimated
+from backends.sql.decimation import LateForReduced, Reducing, decimated_of
 from backends.sql.marks import MarkStatements, mark_of
 from backends.sql.retention import Dropping, dropped_of, select_dropped
 from backends.sql.tables import GroupTables, shared_tables

@@ -1,8 +1,9 @@
 """Looks now and then whether a partition has to be reduced, and reduces it; never two at a time."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 
-from backends.base import Decimating, PeriodTouched, Store, StoreError, StoreUnavailable, Tiered
+from backends.base import Decimating, PeriodTouched, Store, StoreBusy, StoreError, StoreUnavailable, Tiered
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.core.outside import Outside
@@ -10,7 +11,7 @@ from daemon.decimation.limits import aging, asked_of, planned
 from daemon.decimation.planner import Plan, PlannedReduction
 from daemon.pipeline.pipeline import Pipeline
 from daemon.retention.limits import lying_of, newest_of, waiting_of
-from daemon.retention.looking import LeftAlone, Looking, patiently
+from daemon.retention.looking import PATIENCE_S, LeftAlone, Looking, patiently
 from daemon.tiers.pace import Allowance, Paced
 from schemas.api.decimation import DecimationStatus, NextReduction, ReducingPeriod
 from schemas.config import Config
@@ -72,6 +73,7 @@ class DecimationKeeper(Looking):
         self._refused = {}
         try:
             await self._plan_again(self._store)
+            await self._clear_up()
             for _ in range(len(self._plan.reductions)):
                 if not self._plan.reductions:
                     break
@@ -104,6 +106,17 @@ class DecimationKeeper(Looking):
             newest=newest,
             now_ns=self._now_ns(),
         )
+
+    async def _clear_up(self) -> None:
+        """Remove what is left of giving room back where the period was dropped meanwhile; with tiers, these do."""
+        if not isinstance(self._store, Tiered) or self._config.tiers:
+            return
+        wanted = {(each.period.group, each.period.name) for each in self._plan.reductions}
+        for move in await self._store.moves():
+            if (move.group, move.name) not in wanted:
+                # Where somebody is at it, it is looked again.
+                with suppress(StoreBusy):
+                    await self._store.give_up_move(move, patience_s=PATIENCE_S[0])
 
     async def _left_alone(self, group: str) -> dict[str, str]:
         touched = dict.fromkeys(

@@ -18,8 +18,9 @@ from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import EXACT, Field, ResultFormat, floats_dtype, read_arrays, read_rows
 from backends.mysql.protocol.sql import compiled, quoted
 from backends.mysql.reading.reduced import reduced
+from backends.sql.accounting import select_decimated
 from backends.sql.across import means_across
-from backends.sql.decimation import decimated_of, select_decimated
+from backends.sql.decimation import decimated_of
 from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 from schemas.queries import Aggregate, Means, Reduction, aggregate_dtype

@@ -18,8 +18,9 @@ from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.copy import RowFormat, decode_reduced
 from backends.postgresql.protocol.sql import compiled, quoted
 from backends.sql import selects
+from backends.sql.accounting import select_decimated
 from backends.sql.across import means_across
-from backends.sql.decimation import decimated_of, select_decimated
+from backends.sql.decimation import decimated_of
 from backends.sql.tables import GroupTables, reduced_columns
 from schemas.batch import Layout
 from schemas.decimation import reduced_dtype

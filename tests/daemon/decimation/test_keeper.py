@@ -78,7 +78,7 @@ async def test_age_reduces_hours_as_time_goes_on(store: PostgresqlStore) -> None
     assert len(kept.told()) == 2
     await write(store, HOURS + 1, NOW_NS)
     await kept.keeper.look()
-    assert "899.0 hours ahead" in kept.status().problem
+    assert "hours ahead" in kept.status().problem
     kept.clock.utc_ns = NOW_NS + HOUR_NS // 2
     await kept.keeper.look()
     assert kept.status().problem is None
