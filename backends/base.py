@@ -5,7 +5,7 @@ A store only writes and reads: no retry, sleep or batching.
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
 from schemas.api.status import Shortfall
@@ -160,6 +160,29 @@ class ServerView:
     waits: Mapping[str, int] = field(default_factory=dict)
 
 
+class ReadCounters(NamedTuple):
+    """What a server has counted of the reading of one table, ever growing until it counts anew.
+
+    counted_by: whose counters these are: where it is another, they began at 0.
+    rows, pages: how many the table has now.
+    scans, scanned_rows: scans that were begun, by each process of one, and rows that came in the order of the pages.
+    lookups, fetched_rows: looks into indexes, and rows that came by them.
+    pages_asked, pages_missed: pages that were asked for, for whatever reason, and those that the server had not cached.
+    maintained: how often the server has looked after the table, which asks for pages, too, but for no rows.
+    """
+
+    counted_by: int
+    rows: int
+    pages: int
+    scans: int
+    scanned_rows: int
+    lookups: int
+    fetched_rows: int
+    pages_asked: int
+    pages_missed: int
+    maintained: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Partition:
     """One partition of a group: readings and ledger together.
@@ -172,6 +195,7 @@ class Partition:
     place: where the readings lie, by the name that the server has for it; None where that is the database's own.
     index_bytes: what of readings_bytes their indexes take, which stay where new readings are written.
     may_move: whether the readings can be moved to another place. may_reduce: whether they can be reduced.
+    counted: what the server has counted of each table that has readings of it; none where it does not count so.
     """
 
     name: str
@@ -184,6 +208,7 @@ class Partition:
     index_bytes: int = 0
     may_move: bool = False
     may_reduce: bool = False
+    counted: tuple[ReadCounters, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

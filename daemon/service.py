@@ -182,7 +182,13 @@ class Service:
             marks_waiting=lambda: self.marks.status().waiting,
         )
         self.tiers = TierKeeper(
-            self.store, config, self._outside, events, pipelines=self.pipelines, busy=self.decimation.busy
+            self.store,
+            config,
+            loaded.state_dir,
+            self._outside,
+            events,
+            pipelines=self.pipelines,
+            busy=self.decimation.busy,
         )
         self.workloads = Workloads(
             loaded, events, facts=lambda: report.facts, pipelines=self.pipelines, status=self._status
@@ -212,6 +218,7 @@ class Service:
             self.reporter,
             dropped=self.retention.account,
             tier_named=self.tiers.tier_named,
+            heat_of=self.tiers.heat_of,
         )
         self._notifier = notifier or Notifier({})
         self._supervision = Supervision(self._notifier, self._status, self._parts, events)

@@ -15,10 +15,10 @@ from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import lay_reduced, parse_arrays, read_arrays, read_reduced, read_rows
 from backends.mysql.protocol.sql import BEGIN, COMMIT, insert_into, quoted
 from backends.mysql.reading.reduced import select_reduced
-from backends.mysql.retention import LEAST_PATIENCE_S, MysqlAccounting, tables_there
-from backends.mysql.schema.partitions import MOVED_AT_MOST, Range, how_full
+from backends.mysql.retention import MysqlAccounting, tables_there
+from backends.mysql.schema.partitions import MOVED_AT_MOST, Range, how_full, range_name
 from backends.mysql.schema.tables import create_reduced
-from backends.mysql.server.locks import release, take
+from backends.mysql.server.locks import LEAST_PATIENCE_S, release, take
 from backends.sql.connection import LockNotGranted
 from backends.sql.decimation import Reducing
 from schemas.batch import Layout
@@ -99,7 +99,7 @@ class MysqlReducing(MysqlAccounting, Reducing[Connection]):
         await Inserter(self._connection).send(insert, ahead=False)
 
     async def _give_room_back(self, begun: Decimated, pace: Pace) -> None:
-        name = self._range_of(begun.period)
+        name = range_name(begun.period.name)
         of = Range(name, begun.period.start_ns, begun.period.end_ns)
         ((left,),) = await self._fetch(how_full(self._schema, self._tables.data.name, of))
         if left <= MOVED_AT_MOST:
@@ -112,7 +112,7 @@ class MysqlReducing(MysqlAccounting, Reducing[Connection]):
             await self._connection.run(statement)
 
     def _from(self, begun: Decimated) -> str:
-        name = self._range_of(begun.period)
+        name = range_name(begun.period.name)
         return f"{quoted(self._schema, self._tables.data.name)} PARTITION ({quoted(name)})"
 
     @asynccontextmanager

@@ -8,19 +8,26 @@ partition has none. 4. What was counted, in one transaction. 5. The table is dro
 no other partition, takes the span over. 7. The row says that it ended.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from pymysql.err import MySQLError
 
 from backends.base import StoreBusy
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import compiled, literal, quoted
-from backends.mysql.schema.partitions import FIRST, MOVED_AT_MOST, Range, how_full, listing, ranges_of, reorganize
-from backends.mysql.server.errors import LOCK_WAIT, number_of
-from backends.mysql.server.locks import release, take
+from backends.mysql.schema.partitions import (
+    FIRST,
+    MOVED_AT_MOST,
+    Range,
+    how_full,
+    listing,
+    range_name,
+    ranges_of,
+    reorganize,
+)
+from backends.mysql.schema.places import beside, definition_of
+from backends.mysql.server.locks import LEAST_PATIENCE_S, briefly, release, take
 from backends.sql.accounting import Accounting
 from backends.sql.connection import LockNotGranted
 from backends.sql.retention import Dropping, apart_name, no_such
@@ -38,8 +45,9 @@ async def tables_there(connection: Connection, schema: str, names: Sequence[str]
     return {str(name) for (name,) in found}
 
 
-LEAST_PATIENCE_S = 1
-"""The server's clock for locks has whole seconds."""
+def dropping_lock(schema: str, table: str) -> str:
+    """Name of the lock of who drops a period of a table, or exchanges one."""
+    return f"dropping {schema}.{table}"
 
 
 class MysqlAccounting(Accounting[Connection]):
@@ -61,18 +69,10 @@ class MysqlAccounting(Accounting[Connection]):
 
     async def _briefly(self, statement: str) -> None:
         """Run what needs the table alone, if that is to be had within the patience."""
-        wait_s = max(LEAST_PATIENCE_S, math.ceil(self._patience_s))
-        await self._connection.run(f"SET @waits = @@lock_wait_timeout, lock_wait_timeout = {wait_s}")
-        busy: MySQLError | None = None
         try:
-            await self._connection.run(statement)
-        except MySQLError as error:
-            if number_of(error) not in LOCK_WAIT:
-                raise
-            busy = error
-        await self._connection.run("SET lock_wait_timeout = @waits")
-        if busy is not None:
-            raise StoreBusy(f"table {self._tables.data.name!r} is in use") from busy
+            await briefly(self._connection, statement, self._patience_s)
+        except LockNotGranted as error:
+            raise StoreBusy(f"table {self._tables.data.name!r} is in use") from error
 
     async def _size_of(self, period: Period) -> int:
         """What a period's partition takes, in bytes.
@@ -80,7 +80,7 @@ class MysqlAccounting(Accounting[Connection]):
         Raises:
             StoreError: there is none.
         """
-        name, table = self._range_of(period), self._tables.data.name
+        name, table = range_name(period.name), self._tables.data.name
         sizes = await self._fetch(
             "SELECT DATA_LENGTH + INDEX_LENGTH FROM information_schema.PARTITIONS"
             f" WHERE TABLE_SCHEMA = {literal(self._schema)} AND TABLE_NAME = {literal(table)}"
@@ -90,17 +90,13 @@ class MysqlAccounting(Accounting[Connection]):
             raise no_such(period)
         return int(sizes[0][0] or 0)
 
-    def _range_of(self, period: Period) -> str:
-        """Name of the partition: one of a stretch of time is called by that elsewhere."""
-        return f"p{period.name}" if period.name.isdigit() else period.name
-
 
 class MysqlDropping(MysqlAccounting, Dropping[Connection]):
     """Drops periods of one group; EXCHANGE and what follows wait for open transactions that have read the table."""
 
     async def drop(self, period: Period, rule: Rule, at_ns: int) -> Dropped:
         """Drop a period, under a lock: a statement of a client that was killed goes on, and may exchange it yet."""
-        name = f"dropping {self._schema}.{self._tables.data.name}"
+        name = dropping_lock(self._schema, self._tables.data.name)
         try:
             await take(self._connection, name, LEAST_PATIENCE_S)
         except LockNotGranted:
@@ -120,9 +116,9 @@ class MysqlDropping(MysqlAccounting, Dropping[Connection]):
             return
         # While it is empty the partition, whatever it holds by now, may be exchanged with it again.
         await self._connection.run(f"DROP TABLE IF EXISTS {apart}")
-        await self._connection.run(f"CREATE TABLE {apart} LIKE {table}")
-        await self._connection.run(f"ALTER TABLE {apart} REMOVE PARTITIONING")
-        name = quoted(self._range_of(begun.period))
+        definition = await definition_of(self._connection, self._schema, self._tables.data.name)
+        await self._connection.run(beside(definition, apart, None))
+        name = quoted(range_name(begun.period.name))
         try:
             await self._briefly(f"ALTER TABLE {table} EXCHANGE PARTITION {name} WITH TABLE {apart}")
         except StoreBusy:
@@ -141,7 +137,7 @@ class MysqlDropping(MysqlAccounting, Dropping[Connection]):
 
     async def _merge(self, period: Period) -> None:
         """Let `first` take the span over, where it lies next to it: with what has come there since by a wrong clock."""
-        table, name = self._tables.data.name, self._range_of(period)
+        table, name = self._tables.data.name, range_name(period.name)
         ranges = ranges_of(await self._connection.fetch(listing(self._schema, table)))
         names = [each.name for each in ranges]
         if names[:1] != [FIRST] or names[1:2] != [name]:

@@ -6,17 +6,19 @@ is thrown away, and never a reading. What is there says how far a move is (the c
 copied), so that whoever comes after a kill goes on: a step and its note are one transaction.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from time import monotonic
 
-from backends.base import Move, Pace, PeriodTouched, StoreBusy, StoreError
+from backends.base import Move, Pace, StoreBusy, StoreError
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import LEAF, attach, lie_in, literal, quoted
 from backends.postgresql.retention import DURABLY
-from backends.postgresql.server import locks
-from backends.sql.connection import LockNotGranted
+from backends.postgresql.server.driver import DRIVER
+from backends.sql.moving import Found, Moving, changed
 from backends.sql.retention import no_such
 from backends.sql.tables import GroupTables
 from schemas.retention import Period
@@ -64,68 +66,44 @@ UNDER_WAY = """
     ORDER BY name, is_copy DESC
 """
 ALL = "all"
+LAST_PAGE = "SELECT greatest(pg_relation_size(to_regclass($1)) / current_setting('block_size')::int8 - 1, 0)"
+IS_SEEN_BY_ALL = """
+    SELECT coalesce(age(relfrozenxid) < (SELECT min(age(xmin)) FROM {copy} WHERE ctid >= '({last},0)'), true)
+    FROM pg_class WHERE oid = to_regclass($1)
+"""
+"""Whether what wrote the copy's last page is older than each snapshot that was there when a table was vacuumed."""
+SNAPSHOTS_WITHIN_S = 5.0
+"""So long a copy waits at once for older snapshots to end; nobody waits behind that."""
+LOOK_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Found:
+class _Found(Found):
     """A period as it lies there.
 
-    pages: of its leaf; filenode: the file they are in. place, copied_to: where the leaf and its copy are.
-    copied: pages that the copy has, ALL once it is complete; None without a copy of the leaf as it is.
+    pages: of its leaf; filenode: the file they are in. copied: pages that the copy has, ALL once it is complete; None
+    without a copy of the leaf as it is.
     """
 
     filenode: int
     pages: int
-    place: str | None
-    copied_to: str | None
     copied: int | str | None
 
 
-class PostgresqlMoving:
+class PostgresqlMoving(Moving[Connection, _Found]):
     """Moves periods of one group over one connection.
 
     first: tablespace in which new periods are made, and all indexes lie. patience_s: how long others may wait behind
     what needs a table alone.
     """
 
+    driver = DRIVER
+
     def __init__(
         self, connection: Connection, tables: GroupTables, *, first: str | None = None, patience_s: float
     ) -> None:
+        super().__init__(connection, tables, patience_s=patience_s)
         self._first = first
-        self._connection = connection
-        self._tables = tables
-        self._schema = str(tables.data.schema)
-        self._patience_s = patience_s
-
-    async def move(self, period: Period, place: str | None, pace: Pace) -> None:
-        """Move a period, or go on where that was begun; see `backends.base.Tiered.move`."""
-        async with self._alone():
-            found = await self._found(period)
-            if found.place == place and (found.copied is None or found.copied_to != place):
-                await self._give_up(period.name)
-                return
-            await self._move(period, found, place, pace)
-
-    async def write_again(self, period: Period, pace: Pace) -> None:
-        """Move a period to where it lies: what was removed from it takes no room there.
-
-        Raises:
-            PeriodTouched, StoreBusy, StoreError: as `backends.base.Tiered.move`.
-        """
-        async with self._alone():
-            found = await self._found(period)
-            await self._move(period, found, found.place, pace)
-
-    async def _move(self, period: Period, found: _Found, place: str | None, pace: Pace) -> None:
-        if found.copied is None or found.copied_to != place:
-            await self._begin(period, found, place)
-            found = await self._found(period)
-        try:
-            await self._copy(period, found, pace)
-            await self._exchange(period, found)
-        except PeriodTouched:
-            await self._give_up(period.name)
-            raise
 
     async def under_way(self) -> list[Move]:
         """The moves that were begun and have not ended."""
@@ -135,23 +113,6 @@ class PostgresqlMoving:
         for row in rows:
             found.setdefault(row["name"], Move(group=group, name=row["name"], place=row["place"]))
         return [*found.values()]
-
-    async def give_up(self, name: str) -> None:
-        """Remove all that a move has made; the period stays where it is."""
-        async with self._alone():
-            await self._give_up(name)
-
-    @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[None]:
-        """Nobody else moves periods of the group; after an error the lock goes with the connection."""
-        group = self._tables.group.name
-        lock = f"moves {self._schema}.{group}"
-        try:
-            await locks.take(self._connection, lock, self._patience_s)
-        except LockNotGranted:
-            raise StoreBusy(f"a period of group {group!r} is being moved by somebody else") from None
-        yield
-        await locks.release(self._connection, lock)
 
     async def _found(self, period: Period) -> _Found:
         page = int(await self._connection.fetchval("SELECT current_setting('block_size')::int"))
@@ -170,6 +131,7 @@ class PostgresqlMoving:
             pages=row["pages"],
             place=row["place"],
             copied_to=row["copied_to"],
+            is_begun=copied is not None,
             copied=copied,
         )
 
@@ -218,17 +180,43 @@ class PostgresqlMoving:
             end = min(first + STEP_PAGES, found.pages)
             async with self._connection.transaction():
                 await self._see_untouched(period, found)
+                # A scan of a range of pages is none that counts as a reader's: `ReadCounters.scans`.
                 await self._connection.execute(
+                    f"SET LOCAL enable_seqscan = off;"
                     f"INSERT INTO {copy} SELECT * FROM {leaf} WHERE ctid >= '({first},0)' AND ctid < '({end},0)';"
                     f"{_note(copy, found, end)}"
                 )
         await pace(1.0)
+        await self._await_snapshots(period)
         # Without statistics, and with pages that are not all visible, plans fall back to scans. At its usual cost it
         # would take all that the disk gives.
         await self._connection.execute("SET vacuum_cost_delay = 2")
         await self._connection.execute(f"VACUUM (FREEZE, ANALYZE) {copy}")
         await self._connection.execute("RESET vacuum_cost_delay")
         await self._connection.execute(_note(copy, found, ALL))
+
+    async def _await_snapshots(self, period: Period) -> None:
+        """Wait until nobody reads by a snapshot from before the copy was complete, who would not see all of it.
+
+        A backup takes its snapshot first and locks the tables then: after an exchange in between it would save none
+        of the period. To vacuum a table without rows says how old the oldest snapshot is.
+
+        Raises:
+            StoreBusy: somebody does.
+        """
+        copy, touched = (self._table(period.name, end) for end in (COPY, TOUCHED))
+        last = await self._connection.fetchval(LAST_PAGE, copy)
+        is_seen = IS_SEEN_BY_ALL.format(copy=copy, last=last)
+        until_s = monotonic() + SNAPSHOTS_WITHIN_S
+        while True:
+            await self._connection.execute(f"VACUUM (FREEZE) {touched}")
+            if await self._connection.fetchval(is_seen, touched):
+                return
+            if monotonic() > until_s:
+                raise StoreBusy(
+                    f"{period.name} of group {period.group} is copied, and waits for who reads by an older snapshot"
+                )
+            await asyncio.sleep(LOOK_EVERY_S)
 
     async def _exchange(self, period: Period, found: _Found) -> None:
         table, leaf, copy, touched = (self._table(period.name, end) for end in ("", LEAF, COPY, TOUCHED))
@@ -251,7 +239,7 @@ class PostgresqlMoving:
         leaf, touched = self._table(period.name, LEAF), self._table(period.name, TOUCHED)
         seen = f"SELECT pg_relation_filenode(to_regclass($1)) = $2 AND NOT EXISTS (SELECT FROM {touched})"
         if not await self._connection.fetchval(seen, leaf, found.filenode):
-            raise PeriodTouched(f"{period.name} of group {period.group} was changed while it was copied")
+            raise changed(period)
 
     async def _give_up(self, name: str) -> None:
         leaf, copy, touched = (self._table(name, end) for end in (LEAF, COPY, TOUCHED))

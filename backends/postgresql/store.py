@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import sqlalchemy as sa
 
-from backends.base import Move, Pace, ReadOnly, StoreFacts, StoreUnavailable
+from backends.base import ReadOnly, StoreFacts, StoreUnavailable
 from backends.postgresql.decimation import PostgresqlReducing
 from backends.postgresql.moving import PostgresqlMoving
 from backends.postgresql.protocol.connection import Connection, target_of
@@ -32,13 +32,9 @@ from backends.sql.tables import group_tables
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from schemas.readings import InstrumentGroup
-from schemas.retention import Period
 
 CHECK_CLIENT = "SET client_connection_check_interval = '1s'"
 """A reader that is killed leaves nothing behind that goes on for long."""
-
-MOVED_WITHIN_S = 30 * 86_400.0
-"""A move lasts as long as its pace wants."""
 
 VALUES = f"SELECT name, setting FROM pg_settings WHERE name = ANY('{{{','.join(('server_version', *SETTINGS))}}}')"
 SIZES = """
@@ -96,6 +92,7 @@ class PostgresqlStore(SqlStore[Connection]):
             dropping=PostgresqlDropping,
             reducing=partial(PostgresqlReducing, first=self._first),
             reduced=reduced,
+            moving=partial(PostgresqlMoving, first=self._first),
             database=database,
             logger=logger,
             tables={name: group_tables(schema, group, layouts[name]) for name, group in groups.items()},
@@ -142,26 +139,6 @@ class PostgresqlStore(SqlStore[Connection]):
             rows=rows,
             size_bytes=size,
         )
-
-    async def move(self, period: Period, place: str | None, *, pace: Pace, patience_s: float) -> None:
-        """Copy the period's leaf into another tablespace, and exchange it."""
-        async with self._reader(MOVED_WITHIN_S) as connection:
-            moving = self._moving(connection, period.group, patience_s)
-            await moving.move(period, place, pace)
-
-    async def moves(self) -> tuple[Move, ...]:
-        """The moves whose tables are there."""
-        async with self._reader() as connection:
-            found = [await self._moving(connection, name, 0).under_way() for name in self._tables]
-        return tuple(move for moves in found for move in moves)
-
-    async def give_up_move(self, move: Move, *, patience_s: float) -> None:
-        """Drop the tables of a move."""
-        async with self._reader() as connection:
-            await self._moving(connection, move.group, patience_s).give_up(move.name)
-
-    def _moving(self, connection: Connection, group: str, patience_s: float) -> PostgresqlMoving:
-        return PostgresqlMoving(connection, self._tables[group], first=self._first, patience_s=patience_s)
 
     async def close(self) -> None:
         """Give the connections back, and stop an embedded server when this was its last user."""

@@ -9,12 +9,13 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from backends.base import GroupLocked, Pace, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError
+from backends.base import GroupLocked, Move, Pace, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError
 from backends.questions import Questions
 from backends.sql.accounting import select_decimated
 from backends.sql.connection import C, Driver
 from backends.sql.decimation import LateForReduced, Reducing, decimated_of
 from backends.sql.marks import MarkStatements, mark_of
+from backends.sql.moving import Moving
 from backends.sql.retention import Dropping, dropped_of, select_dropped
 from backends.sql.tables import GroupTables, shared_tables
 from backends.sql.writing import GroupWriter
@@ -31,8 +32,8 @@ READERS = 4
 
 DROPPED_WITHIN_S = 3600.0
 """To count what is dropped all of it is read once."""
-REDUCED_WITHIN_S = 30 * 86_400.0
-"""It lasts as long as its pace wants."""
+MOVED_WITHIN_S = REDUCED_WITHIN_S = 30 * 86_400.0
+"""These last as long as their pace wants."""
 
 
 class SqlStore(ABC, Generic[C]):
@@ -43,7 +44,7 @@ class SqlStore(ABC, Generic[C]):
         writer, questions: make what writes a group, and what answers about one over a connection.
         marks: makes the statements about marks.
         view, partitions_of: ask for the server's view of itself, and for the partitions of a group.
-        dropping, reducing: make what drops, and what reduces, periods of a group over a connection.
+        dropping, moving, reducing: make what drops, what moves, and what reduces, periods of a group over a connection.
         reduced: asks for figures of what was reduced.
         database: names the schema, and how long a call may take.
         logger: whose readings are written.
@@ -64,6 +65,7 @@ class SqlStore(ABC, Generic[C]):
         dropping: Callable[..., Dropping[C]],
         reducing: Callable[..., Reducing[C]],
         reduced: Callable[[C, GroupTables, int, int], Awaitable[Array]],
+        moving: Callable[..., Moving[C, Any]],
         database: DatabaseConfig,
         logger: str,
         tables: Mapping[str, GroupTables],
@@ -79,6 +81,7 @@ class SqlStore(ABC, Generic[C]):
         self._reducing = reducing
         self._reduced = reduced
         self._late = LateForReduced()
+        self._moving = moving
         self._database = database
         self._logger = logger
         self._target = target
@@ -198,6 +201,22 @@ class SqlStore(ABC, Generic[C]):
     def late(self, group: str) -> Collection[str]:
         """Periods that were reduced and got readings since."""
         return self._late.of(group)
+
+    async def move(self, period: Period, place: str | None, *, pace: Pace, patience_s: float) -> None:
+        """Copy the period's readings to another place, and exchange them for the copy."""
+        async with self._reader(MOVED_WITHIN_S) as connection:
+            await self._moving(connection, self._tables[period.group], patience_s=patience_s).move(period, place, pace)
+
+    async def moves(self) -> tuple[Move, ...]:
+        """The moves whose tables are there."""
+        async with self._reader() as connection:
+            every = [await self._moving(connection, of, patience_s=0).under_way() for of in self._tables.values()]
+        return tuple(move for moves in every for move in moves)
+
+    async def give_up_move(self, move: Move, *, patience_s: float) -> None:
+        """Drop the tables of a move."""
+        async with self._reader() as connection:
+            await self._moving(connection, self._tables[move.group], patience_s=patience_s).give_up(move.name)
 
     async def close(self) -> None:
         """Give the connections back."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from backends.base import Partition, Store
 from daemon.pipeline.pipeline import Pipeline
-from daemon.retention.planner import DAY_NS, GIB, DiskState, GroupState
+from daemon.retention.planner import DAY_NS, GIB, DiskState, GroupState, TierThere
 from schemas.config import Config, GroupConfig
 from schemas.queries import LedgerTail
 from schemas.retention import Dropped, Period, Rule
@@ -110,7 +110,14 @@ def disk_of(config: Config, state_dir: Path, usage: Usage) -> DiskState | None:
     if percent is None:
         return None
     total, free = usage(folder_of(config, state_dir))
-    return DiskState(total=total, free=free, free_wanted=int(total * percent / 100))
+    return DiskState(total=total, free=free, free_wanted=int(total * percent / 100), tier=_tier_there(config))
+
+
+def _tier_there(config: Config) -> TierThere | None:
+    for number, tier in enumerate(config.tiers):
+        if tier.name == config.retention.disk_tier:
+            return TierThere(place=tier.place, is_first=number == 0)
+    return None
 
 
 def folder_of(config: Config, state_dir: Path) -> Path:

@@ -48,11 +48,32 @@ class GroupState:
 
 @dataclass(frozen=True, kw_only=True)
 class DiskState:
-    """The disk of the database, in bytes; free_wanted: what has to be free."""
+    """The disk of the database, in bytes; free_wanted: what has to be free.
+
+    tier: the only one that lies there; None where all readings do.
+    """
 
     total: int
     free: int
     free_wanted: int
+    tier: "TierThere | None" = None
+
+    def frees(self, partition: Partition) -> int | None:
+        """How much a drop of a partition frees there, in bytes; None where it lies elsewhere."""
+        readings = partition.readings_bytes or 0
+        if self.tier is None:
+            return readings
+        if partition.place != self.tier.place:
+            return None
+        return readings if self.tier.is_first else readings - partition.index_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class TierThere:
+    """The tier on a disk: its place, as `Partition.place`, and whether it is the first one, which has all indexes."""
+
+    place: str | None
+    is_first: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +148,7 @@ class _Planning:
         self.drops: list[Drop] = []
         self.held: list[Held] = []
         self.short: list[Short] = []
-        self._taken: set[tuple[str, str]] = set()
+        self._taken: dict[tuple[str, str], Partition] = {}
         self._newest = {group.name: kept_of(group, now_ns) for group in groups}
         self._old = {group.name: old_of(group, self._newest[group.name]) for group in groups}
         self._groups = groups
@@ -160,14 +181,15 @@ class _Planning:
 
     def by_disk(self, disk: DiskState) -> None:
         """Drop the oldest of all groups until enough of the disk is free."""
-        free = disk.free + sum(drop.nbytes for drop in self.drops)
+        free = disk.free + sum(disk.frees(partition) or 0 for partition in self._taken.values())
         left = [(partition, group) for group in self._groups for partition in self._left(group)]
         for partition, group in sorted(left, key=lambda each: (each[0].end_ns, each[1].name)):
             if free >= disk.free_wanted:
                 return
+            nbytes = disk.frees(partition)
             reason = f"{_percent(free, disk)} of the disk is free, and {_percent(disk.free_wanted, disk)} has to be"
-            if self._take(group, partition, Rule.DISK, reason):
-                free += partition.readings_bytes or 0
+            if nbytes is not None and self._take(group, partition, Rule.DISK, reason, nbytes):
+                free += nbytes
         if free < disk.free_wanted:
             self.short.append(Short(group=None, rule=Rule.DISK, nbytes=disk.free_wanted - free))
 
@@ -185,14 +207,17 @@ class _Planning:
     def _freed(self, group: str) -> int:
         return sum(drop.nbytes for drop in self.drops if drop.period.group == group)
 
-    def _take(self, group: GroupState, partition: Partition, rule: Rule, reason: str) -> bool:
+    def _take(
+        self, group: GroupState, partition: Partition, rule: Rule, reason: str, nbytes: int | None = None
+    ) -> bool:
         period = period_of(group, partition)
         why = group.waited_for.get(partition.name) or group.refused.get(rule)
         if why is not None:
             self.held.append(Held(period=period, rule=rule, reason=why))
             return False
-        self._taken.add((group.name, partition.name))
-        self.drops.append(Drop(period=period, rule=rule, reason=reason, nbytes=partition.readings_bytes or 0))
+        self._taken[group.name, partition.name] = partition
+        nbytes = (partition.readings_bytes or 0) if nbytes is None else nbytes
+        self.drops.append(Drop(period=period, rule=rule, reason=reason, nbytes=nbytes))
         return True
 
 

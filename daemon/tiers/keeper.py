@@ -2,8 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 
-from backends.base import PeriodTouched, Store, StoreBusy, StoreError, StoreUnavailable, Tiered
+from backends.base import Pace, Partition, PeriodTouched, Store, StoreBusy, StoreError, StoreUnavailable, Tiered
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.core.outside import Outside
@@ -11,27 +12,32 @@ from daemon.pipeline.pipeline import Pipeline
 from daemon.retention.limits import lying_of, newest_of, states_of, waiting_of
 from daemon.retention.looking import PATIENCE_S, LeftAlone, Looking, patiently
 from daemon.retention.planner import GIB
-from daemon.tiers.limits import aging, planned, tiers_of
+from daemon.tiers.heat import Heat
+from daemon.tiers.limits import aging, half_life_s, planned, tiers_of
 from daemon.tiers.pace import Allowance, Paced
 from daemon.tiers.planner import Plan, PlannedMove, Short, sizes_of, tier_of
+from daemon.tiers.remembered import HeatFile, heat_of, memory_of
 from schemas.api.tiers import MovingPeriod, NextMove, TiersStatus, TierStatus
 from schemas.config import Config
 
 EVERY_S = 60.0
 NAMED = 3
+KEPT_EVERY_NS = 600_000_000_000
+"""So often heat is written to the disk."""
 
 
 class TierKeeper(Looking):
     """Moves what the tiers of a configuration ask for.
 
-    pipelines: by group, filled when the store is open. busy: names of a group's periods that something else is done
-    with.
+    state_dir: where heat is kept. pipelines: by group, filled when the store is open. busy: names of a group's periods
+    that something else is done with.
     """
 
     def __init__(
         self,
         store: Store,
         config: Config,
+        state_dir: Path,
         outside: Outside,
         events: Events,
         *,
@@ -39,6 +45,9 @@ class TierKeeper(Looking):
         busy: Callable[[str], Collection[str]] = lambda _: (),
     ) -> None:
         super().__init__(outside, events, "tiers cannot move all that their limits ask for")
+        self._file = HeatFile(state_dir, outside, events)
+        self._heat: Heat | None = None
+        self._kept_ns, self._looked_ns = 0, 0
         self._store = store
         self._config = config
         self._pipelines = pipelines
@@ -46,11 +55,12 @@ class TierKeeper(Looking):
         self._allowance = Allowance(config.readers.governor, pipelines)
         self._plan = Plan()
         self._sizes: Sequence[int] = ()
-        self._counts: Sequence[int] = ()
+        self._lie: Sequence[Sequence[float]] = ()
+        """The heat of each partition with readings, by tier."""
         self._touched = LeftAlone()
         self._refused: dict[tuple[str, str], str] = {}
         self._moving: tuple[PlannedMove, Paced] | None = None
-        self._moved = 0
+        self._moved, self._thrown_away, self._failed = 0, 0, 0
 
     @property
     def every_s(self) -> float:
@@ -59,7 +69,7 @@ class TierKeeper(Looking):
 
     def change(self, config: Config) -> None:
         """Move by this configuration from now on; where its tiers are others, it is looked at once."""
-        if config.tiers != self._config.tiers:
+        if (config.tiers, config.tiering) != (self._config.tiers, self._config.tiering):
             self.look_now()
         self._config = config
         self._allowance.change(config.readers.governor)
@@ -89,20 +99,41 @@ class TierKeeper(Looking):
             self._plan = Plan()
             return
         partitions, dropped = await self._store.partitions(), await self._store.dropped()
+        heat = await self._look_at_heat(partitions)
         newest = await newest_of(self._store, aging(self._config))
         waited_for = {name: self._left_alone(name) for name in partitions}
         for name, pipeline in self._pipelines.items():
             of = partitions.get(name, ())
             waited_for.setdefault(name, {}).update(await lying_of(pipeline, of) | waiting_of(pipeline, of))
-        self._plan = planned(self._config, partitions, dropped, waited_for, newest=newest, now_ns=self._now_ns())
+        now_ns = self._now_ns()
+        self._plan = planned(self._config, partitions, dropped, waited_for, newest=newest, now_ns=now_ns, heat=heat)
+        heat.want(self._plan.wanted)
         self._sizes = sizes_of(tiers, states_of(self._config, partitions, dropped, waited_for, newest=newest))
         lie = [
-            tier_of(each.place, tiers)
-            for of in partitions.values()
+            (tier_of(each.place, tiers), heat.of((group, each.name)) or 0.0)
+            for group, of in partitions.items()
             for each in of
             if each.readings_bytes is not None and each.rows
         ]
-        self._counts = [lie.count(number) for number in range(len(tiers))]
+        self._lie = [[s_a_day for tier, s_a_day in lie if tier == number] for number in range(len(tiers))]
+
+    async def _look_at_heat(self, partitions: Mapping[str, Sequence[Partition]]) -> Heat:
+        """Count what was read since the last time, and write it to the disk now and then."""
+        now = self._outside.clock.now()
+        if self._heat is None:
+            self._heat = heat_of(await self._file.load(), half_life_s(self._config), now.utc_ns)
+        self._heat.half_life_s = half_life_s(self._config)
+        self._heat.look(partitions, now)
+        self._looked_ns = now.monotonic_ns
+        if not self._kept_ns or now.monotonic_ns - self._kept_ns >= KEPT_EVERY_NS:
+            await self._keep_heat()
+        return self._heat
+
+    async def _keep_heat(self) -> None:
+        now = self._outside.clock.now()
+        self._kept_ns = now.monotonic_ns
+        if self._heat is not None:
+            await self._file.save(memory_of(self._heat, now.utc_ns))
 
     def _left_alone(self, group: str) -> dict[str, str]:
         touched = dict.fromkeys(
@@ -132,6 +163,7 @@ class TierKeeper(Looking):
         except StoreUnavailable:
             raise
         except StoreError as error:
+            self._failed += 1
             self._refused[move.period.group, move.period.name] = str(error)
 
     async def _move(self, store: Tiered, move: PlannedMove) -> None:
@@ -140,8 +172,9 @@ class TierKeeper(Looking):
         paced = Paced(move.nbytes, rate, self._allowance.share)
         self._moving = move, paced
         try:
-            await moved_patiently(store, move, paced)
+            await moved_patiently(store, move, self._counting(paced))
         except PeriodTouched as error:
+            self._thrown_away += 1
             self._touched.add(period, self._now_ns())
             self._events.info(f"{error}; it stays in {move.source}, and is tried again later")
         else:
@@ -154,6 +187,20 @@ class TierKeeper(Looking):
         finally:
             self._moving = None
 
+    def _counting(self, paced: Paced) -> Pace:
+        """A pace of a move that looks at heat meanwhile: the table goes with its counters at the end."""
+
+        async def pace(done: float) -> None:
+            is_last = done == 1.0
+            if is_last or self._outside.clock.now().monotonic_ns - self._looked_ns >= EVERY_S * 1e9:
+                with suppress(StoreError):
+                    await self._look_at_heat(await self._store.partitions())
+            if is_last:
+                await self._keep_heat()
+            await paced(done)
+
+        return pace
+
     def _now_ns(self) -> int:
         return self._outside.clock.now().utc_ns
 
@@ -164,6 +211,10 @@ class TierKeeper(Looking):
         tiers = tiers_of(self._config)
         number = tier_of(place, tiers)
         return None if number is None else tiers[number].name
+
+    def heat_of(self, group: str, name: str) -> float | None:
+        """How hot a partition is, in seconds a day; None where nobody knows."""
+        return None if self._heat is None else self._heat.of((group, name))
 
     def status(self) -> TiersStatus | None:
         """How it is; None without tiers."""
@@ -178,12 +229,16 @@ class TierKeeper(Looking):
                     name=tier.name,
                     place=tier.place,
                     size_bytes=self._sizes[number] if known else 0,
-                    partitions=self._counts[number] if known else 0,
+                    partitions=len(self._lie[number]) if known else 0,
                     max_bytes=tier.max_bytes,
+                    heat_s_a_day=sum(self._lie[number]) if known else 0.0,
                 )
                 for number, tier in enumerate(tiers)
             ],
+            policy=self._config.tiering.policy,
             moved=self._moved,
+            thrown_away=self._thrown_away,
+            failed=self._failed,
             moving=None if self._moving is None else _moving(*self._moving),
             waiting=max(0, len(self._plan.moves) - (self._moving is not None)),
             next=None
@@ -201,7 +256,7 @@ class TierKeeper(Looking):
         )
 
 
-async def moved_patiently(store: Tiered, move: PlannedMove, paced: Paced) -> None:
+async def moved_patiently(store: Tiered, move: PlannedMove, pace: Pace) -> None:
     """Move a period.
 
     Raises:
@@ -211,7 +266,7 @@ async def moved_patiently(store: Tiered, move: PlannedMove, paced: Paced) -> Non
     period, place = move.period, move.target.place
 
     def once(patience_s: float) -> Awaitable[None]:
-        return store.move(period, place, pace=paced, patience_s=patience_s)
+        return store.move(period, place, pace=pace, patience_s=patience_s)
 
     await patiently(once, f"{period.name} of group {period.group} cannot be moved: its table is always in use")
 

@@ -3,16 +3,20 @@
 from pydantic import Field
 
 from schemas.api.model import Model
+from schemas.config.tiers import Policy
 
 
 class TierStatus(Model):
     """One tier, in the order of the configuration."""
 
     name: str
-    place: str | None = Field(description="its tablespace; null is the database's own")
+    place: str | None = Field(description="its tablespace or directory; null is the database's own")
     size_bytes: int = Field(description="what lies there, of all groups, as last looked")
     partitions: int = Field(description="partitions with readings that lie there, as last looked")
     max_bytes: int | None = Field(description="most that may lie there; null without a limit")
+    heat_s_a_day: float = Field(
+        default=0.0, description="seconds a day that readers of what lies there would wait longer on a slow disk"
+    )
 
 
 class MovingPeriod(Model):
@@ -28,7 +32,7 @@ class MovingPeriod(Model):
 
 
 class NextMove(Model):
-    """The next partition that becomes too old for its tier."""
+    """The next partition that moves as time goes on: too old for its tier, or hot for long enough."""
 
     group: str
     name: str
@@ -40,10 +44,15 @@ class TiersStatus(Model):
     """Tiers as a whole."""
 
     tiers: list[TierStatus]
+    policy: Policy = Field(default=Policy.AGE, description="what says in which tier a partition lies")
     moved: int = Field(default=0, description="partitions moved since the daemon's start")
+    thrown_away: int = Field(
+        default=0, description="copies thrown away since then: readings came for the partition meanwhile"
+    )
+    failed: int = Field(default=0, description="moves that the database refused since then")
     moving: MovingPeriod | None = Field(default=None, description="what is being moved now")
     waiting: int = Field(default=0, description="partitions that move after it")
-    next: NextMove | None = Field(default=None, description="what age moves next; null where no age is set")
+    next: NextMove | None = Field(default=None, description="what time moves next; null where nothing is known to")
     held: list[str] = Field(default=[], description="what a limit asks for, and stays, with the reason, a line each")
     short: list[str] = Field(default=[], description="tiers that take more than they may, a line each")
     problem: str | None = Field(default=None, description="why nothing could be moved, in one line")

@@ -36,7 +36,7 @@ from schemas.config.readers import GovernorConfig, ReadersConfig
 from schemas.config.retention import RetentionConfig, too_short
 from schemas.config.section import LoggerName, Section, twice
 from schemas.config.sources import SOURCES, SimulatedSource, Source, SourceSection, TcpSource, UdpSource
-from schemas.config.tiers import TierConfig, tier_problems
+from schemas.config.tiers import Policy, TierConfig, TieringConfig, tier_problems
 from schemas.config.visits import VisitsConfig
 from schemas.config.workloads import Workload, WorkloadKind
 
@@ -56,6 +56,7 @@ __all__ = [
     "GovernorConfig",
     "GroupConfig",
     "JournalConfig",
+    "Policy",
     "Problem",
     "ReadersConfig",
     "RetentionConfig",
@@ -64,6 +65,7 @@ __all__ = [
     "SourceSection",
     "TcpSource",
     "TierConfig",
+    "TieringConfig",
     "UdpSource",
     "VisitsConfig",
     "Workload",
@@ -94,6 +96,9 @@ class Config(Section):
     tiers: tuple[TierConfig, ...] = Field(
         default=(), max_length=8, description="Places for readings, from fast to slow; all in one when left out."
     )
+    tiering: TieringConfig = Field(
+        default_factory=TieringConfig, description="By what readings move between these places."
+    )
     alarms: AlarmConfig = Field(default_factory=AlarmConfig, description="What counts as wrong.")
     readers: ReadersConfig = Field(default_factory=ReadersConfig, description="Who reads while it is written.")
     visits: VisitsConfig = Field(default_factory=VisitsConfig, description="Mock DIA visits of a telescope.")
@@ -121,7 +126,7 @@ class Config(Section):
                     self.retention,
                     self.database,
                 ),
-                *tier_problems(self.tiers, self.database),
+                *tier_problems(self.tiers, self.tiering, self.database),
                 *_shared_schemas(self),
                 *_shared_ports(self),
             ]
@@ -252,6 +257,13 @@ def _unkept(config: Config) -> Iterator[Problem]:
     if section.min_free_percent is not None and section.disk is None and database.dsn is not None:
         fix = "name a folder of that disk in `retention.disk`, or use `max_gib` where it is on another node"
         yield wrong("nothing tells which disk `database.dsn` is on", fix, "retention.min_free_percent")
+    names = [tier.name for tier in config.tiers]
+    if section.disk_tier is not None and section.disk_tier not in names:
+        fix = f"name one of {', '.join(names)}" if names else "take it out: there are no `[[tiers]]`"
+        yield wrong(f"there is no tier {section.disk_tier!r}", fix, "retention.disk_tier")
+    if section.min_free_percent is not None and section.disk_tier is None and names:
+        fix = f"name it in `retention.disk_tier`: {', '.join(names)}"
+        yield wrong("nothing tells which tier lies on that disk", fix, "retention.min_free_percent")
 
 
 def _shared_schemas(config: Config) -> Iterator[Problem]:

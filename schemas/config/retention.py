@@ -53,6 +53,12 @@ class RetentionConfig(Section):
         description="A folder on the database's disk, for `min_free_percent`; it has to be on this node. An embedded "
         "PostgreSQL lies in the state folder, and needs none.",
     )
+    disk_tier: str | None = Field(
+        default=None,
+        min_length=1,
+        description="With `[[tiers]]`: which of them lies on that disk. Only partitions that lie there are dropped for "
+        "it; of the others a drop would free nothing.",
+    )
     check_every_s: float = Field(
         default=60.0, ge=1, le=86_400, description="How often it is looked whether something has to be dropped."
     )
@@ -61,6 +67,8 @@ class RetentionConfig(Section):
     def _has_use(self) -> "RetentionConfig":
         if self.disk is not None and self.min_free_percent is None:
             refuse([wrong("no limit needs it", "set `min_free_percent`, or take it out", "disk")])
+        if self.disk_tier is not None and self.min_free_percent is None:
+            refuse([wrong("no limit needs it", "set `min_free_percent`, or take it out", "disk_tier")])
         return self
 
     @property

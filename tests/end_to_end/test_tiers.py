@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import asyncpg
@@ -71,6 +72,10 @@ def _old_hours_move(dsn: str, schema: str, folder: Path) -> None:
     assert again.stdout == f"{first} of bpm lies in slow already.\n"
     listed = json.loads(triggerlog("tiers", "list", str(file), "--json").stdout)
     assert {each["name"]: each["tier"] for each in listed}[first] == "slow"
+    assert [each["heat_s_a_day"] for each in (*listed, *planned["moves"])] == [0] * (
+        len(listed) + len(planned["moves"])
+    )
+    assert all(", heat 0 s a day" in line for line in triggerlog("tiers", "list", str(file)).stdout.splitlines())
     _see_refusals(file, [each["name"] for each in listed if each["rows"]][-1])
     with logging_daemon(file) as daemon:
         until(lambda: tiers(daemon)["moved"] >= len(planned["moves"]) - 1, "hours to be moved", 120)
@@ -80,6 +85,11 @@ def _old_hours_move(dsn: str, schema: str, folder: Path) -> None:
         there = {each["name"]: each["tier"] for each in storage}
         assert all(there[move["name"]] == "slow" for move in planned["moves"])
         assert "fast" in there.values()
+        assert all(each["heat_s_a_day"] is not None for each in storage if each["tier"] is not None)
+        assert (folder / "state" / "heat.json").exists()
+        moved = re.search(r"^triggerlog_tier_moves_total (\S+)$", daemon.get("/metrics").text, re.MULTILINE)
+        assert moved is not None
+        assert float(moved[1]) == tiers(daemon)["moved"]
         newest = daemon.get("/api/v1/groups/bpm/readings?instrument=0&start_ns=0").json()
         assert newest["dropped_from_ns"] == []
         done = triggerlog("reconcile", str(file), "--daemon", daemon.api)

@@ -25,6 +25,10 @@ tablespace = "slow"
 after_days = 30
 """
 )
+ON_MARIADB = (
+    TIERS.replace('tablespace = "slow"', 'directory = "/mnt/slow"')
+    + '[database]\ndsn = "mysql://a@b"\npassword_env = "P"'
+)
 DSNS = (
     "write postgresql://user@host:port/name, mysql://user@host:port or mongodb://user@host:port, "
     "or leave it out for the embedded PostgreSQL"
@@ -38,11 +42,27 @@ def said(text: str) -> list[str]:
     return [str(problem) for problem in refused.value.problems]
 
 
+@pytest.mark.parametrize("dsn", ["mysql://a@b", "mongodb://a/b"])
+def test_access_moves_partitions_only_where_the_server_counts_reads(dsn: str) -> None:
+    tiers = TIERS.replace('"fast"', '"fast"\nmax_gib = 9')
+    problem = (
+        "tiering.policy: only PostgreSQL counts what is read of each partition, which policy 'both' needs; use policy "
+        "'age'"
+    )
+    assert problem in said(f'{tiers}[tiering]\npolicy = "both"\n[database]\ndsn = "{dsn}"')
+    assert parse_config(f'{tiers}[tiering]\npolicy = "both"').tiering.policy == "both"
+
+
 def test_the_least_configuration_has_the_defaults_of_the_design() -> None:
     config = parse_config(GROUP)
     assert [(source.kind, source.port) for source in config.sources if source.kind != "simulated"] == [("tcp", 8122)]
     assert (config.api.host, config.api.port, config.dashboard.port) == ("127.0.0.1", 8120, 8121)
     assert (config.database.dsn, config.database.layout, config.database.durability) == (None, "rows", "sync")
+
+
+def test_the_place_of_a_tier_is_a_tablespace_or_a_directory() -> None:
+    for text, place in ((TIERS, "slow"), (ON_MARIADB, "/mnt/slow")):
+        assert [tier.place for tier in parse_config(text).tiers] == [None, place]
 
 
 @pytest.mark.parametrize("place", ["payloads", "../x", "/data", "file:///data", "http://host/x", "https://[::1]:8/x"])
@@ -304,7 +324,8 @@ def test_a_group_by_names_keeps_their_order() -> None:
         (
             r'"wi\ndth\u001b[31m" = 1' + GROUP,
             r'"wi\ndth\u001b[31m": unknown key; use one of `logger`, `state_dir`, `groups`, `sources`, `database`, '
-            "`assembly`, `committer`, `journal`, `retention`, `decimation`, `tiers`, `alarms`, `readers`, `visits`, "
+            "`assembly`, `committer`, `journal`, `retention`, `decimation`, `tiers`, `tiering`, `alarms`, `readers`, "
+            "`visits`, "
             "`conditions`, `folders`, `api`, `dashboard`",
         ),
         (
@@ -367,17 +388,65 @@ def test_a_group_by_names_keeps_their_order() -> None:
             "shorter `database.partition`",
         ),
         (
+            TIERS + '[retention]\nmin_free_percent = 10\ndisk = "/var"',
+            "retention.min_free_percent: nothing tells which tier lies on that disk; name it in `retention.disk_tier`: "
+            "fast, slow",
+        ),
+        (
+            TIERS + '[retention]\nmin_free_percent = 10\ndisk = "/var"\ndisk_tier = "tape"',
+            "retention.disk_tier: there is no tier 'tape'; name one of fast, slow",
+        ),
+        (
+            GROUP + '[retention]\nmin_free_percent = 10\ndisk = "/var"\ndisk_tier = "slow"',
+            "retention.disk_tier: there is no tier 'slow'; take it out: there are no `[[tiers]]`",
+        ),
+        (
+            GROUP + '[retention]\ndisk_tier = "slow"',
+            "retention.disk_tier: no limit needs it; set `min_free_percent`, or take it out",
+        ),
+        (
             GROUP + '[[tiers]]\nname = "fast"',
             "tiers: there is one tier, and nothing to move to; add another, or take it out",
         ),
         (
+            GROUP + '[tiering]\npolicy = "both"',
+            "tiering.policy: there are no tiers; add `[[tiers]]`, or take it out",
+        ),
+        (
+            TIERS + '[tiering]\npolicy = "both"',
+            "tiers[0].max_gib: by policy 'both' what is read most lies here, and nothing says how much of it; set it, "
+            "or use policy 'age'",
+        ),
+        (
+            TIERS.replace('"fast"', '"fast"\nmax_gib = 9') + '[tiering]\npolicy = "access"',
+            "tiers[1].after_days: policy 'access' moves nothing by its age; take it out, or use policy 'both'",
+        ),
+        (TIERS + "[tiering]\nhalf_life_days = 0", "tiering.half_life_days: 0 is out of range; use 0.01 to 365"),
+        (
             TIERS + '[database]\ndsn = "mongodb://a/b"',
-            "tiers: a MongoDB node keeps a collection in one place; take it out, or use PostgreSQL",
+            "tiers: a MongoDB node keeps a collection in one place; take it out, or use PostgreSQL or MariaDB",
         ),
         (
             TIERS + '[database]\ndsn = "mysql://a@b"',
-            "tiers: MariaDB and MySQL cannot move a partition: REORGANIZE ignores DATA DIRECTORY; take it out, or use "
-            "PostgreSQL",
+            "tiers[1].tablespace: MariaDB and MySQL have directories; use `directory` instead",
+        ),
+        (
+            TIERS.replace("tablespace", "directory").replace('"slow"\na', '"/slow"\na'),
+            "tiers[1].directory: PostgreSQL has tablespaces; use `tablespace` instead",
+        ),
+        (
+            ON_MARIADB.replace('name = "fast"', 'name = "fast"\ndirectory = "/mnt/fast"'),
+            "tiers[0].directory: MariaDB makes new partitions in its own folder: REORGANIZE ignores DATA DIRECTORY; "
+            "leave it out",
+        ),
+        (
+            ON_MARIADB.replace('directory = "/mnt/slow"', ""),
+            "tiers[1].directory: tiers[0] is the same place; give each its own directory",
+        ),
+        (
+            ON_MARIADB.replace("/mnt/slow", "/mnt/slow/"),
+            "tiers[1].directory: '/mnt/slow/' cannot be used here; use an absolute path of letters, digits, `_`, `.` "
+            "and `-`, without `/` at its end",
         ),
         (
             GROUP + "[decimation]\nafter_days = 9",

@@ -7,7 +7,7 @@ others' sessions only that they wait for locks.
 import re
 from dataclasses import replace
 
-from backends.base import Partition, ServerView
+from backends.base import Partition, ReadCounters, ServerView
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import quoted
 from backends.sql.tables import GroupTables
@@ -45,17 +45,37 @@ WAITS = """
     UNION ALL
     SELECT 'Lock:' || locktype, count(DISTINCT pid) FROM pg_locks WHERE NOT granted GROUP BY 1
 """
-PARTITIONS = """
+COUNTERS = """
+    SELECT array_agg(ARRAY[
+        o.oid::int8, greatest(o.reltuples::int8, pg_stat_get_live_tuples(o.oid), 0),
+        pg_relation_size(o.oid) / current_setting('block_size')::int8,
+        pg_stat_get_numscans(o.oid), pg_stat_get_tuples_returned(o.oid),
+        coalesce(i.lookups, 0), pg_stat_get_tuples_fetched(o.oid) + coalesce(i.fetched, 0),
+        pg_stat_get_blocks_fetched(o.oid), pg_stat_get_blocks_fetched(o.oid) - pg_stat_get_blocks_hit(o.oid),
+        pg_stat_get_vacuum_count(o.oid) + pg_stat_get_autovacuum_count(o.oid)
+        + pg_stat_get_analyze_count(o.oid) + pg_stat_get_autoanalyze_count(o.oid)
+    ]) AS counted
+    FROM pg_class o CROSS JOIN LATERAL (
+        SELECT sum(pg_stat_get_numscans(indexrelid))::int8 AS lookups,
+               sum(pg_stat_get_tuples_fetched(indexrelid))::int8 AS fetched
+        FROM pg_index WHERE indrelid = o.oid
+    ) AS i
+    WHERE o.oid IN (l.oid, l.reltoastrelid)
+"""
+"""Of a table and of what it has out of line, in the order of `ReadCounters`. Rows that a plain scan of an index finds
+are counted with the index, those of a bitmap with the table."""
+PARTITIONS = f"""
     SELECT c.relname AS name, pg_get_expr(c.relpartbound, c.oid) AS bounds,
            greatest(l.reltuples, s.n_live_tup, least(pg_relation_size(l.oid), 1))::int8 AS rows,
            coalesce(pg_total_relation_size(l.oid), 0)::int8 AS size_bytes,
            coalesce(pg_indexes_size(l.oid), 0)::int8 AS index_bytes, t.spcname AS place,
-           p.level > 1 AS has_leaf
+           p.level > 1 AS has_leaf, r.counted
     FROM pg_partition_tree(to_regclass($1)) AS p
     JOIN pg_class l ON l.oid = p.relid
     JOIN pg_class c ON c.oid = CASE p.level WHEN 1 THEN p.relid ELSE p.parentrelid END
     LEFT JOIN pg_stat_user_tables s ON s.relid = l.oid
     LEFT JOIN pg_tablespace t ON t.oid = l.reltablespace
+    LEFT JOIN LATERAL ({COUNTERS}) AS r ON $2
     WHERE p.isleaf AND p.level <= 2
 """
 """A crash takes the estimates away: where there are pages there is a row at least. Only periods of the readings have a
@@ -84,7 +104,7 @@ async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partit
     """The partitions of a group, in order of time; rows are the server's estimate."""
     found: dict[tuple[int, int], Partition] = {}
     for table in (of.ledger, of.data):
-        for row in await connection.fetch(PARTITIONS, quoted(str(table.schema), table.name)):
+        for row in await connection.fetch(PARTITIONS, quoted(str(table.schema), table.name), table is of.data):
             ends = _ends(row["bounds"])
             # A partition of the ledger has the bounds of one of the readings, unless an operator took that away.
             before = found.get(ends)
@@ -99,6 +119,7 @@ async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partit
                 index_bytes=row["index_bytes"] if table is of.data else 0,
                 may_move=table is of.data and row["has_leaf"],
                 may_reduce=table is of.data and row["has_leaf"],
+                counted=tuple(ReadCounters(*each) for each in row["counted"] or ()),
             )
     others = found.get((ENDS_NS["MINVALUE"], ENDS_NS["MAXVALUE"]))
     if others is not None:

@@ -58,6 +58,8 @@ RELOADABLE = frozenset(
         "retention.keep_days",
         "retention.max_gib",
         "retention.min_free_percent",
+        "tiering.half_life_days",
+        "tiering.policy",
         "tiers[].after_days",
         "tiers[].max_gib",
         "tiers[].mib_per_s",

@@ -11,13 +11,17 @@ import typer
 from backends.base import Partition, PeriodTouched, Store, Tiered
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.moments import rfc3339
+from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed, examples
+from daemon.core.outside import Outside
 from daemon.retention.limits import newest_of, states_of
 from daemon.retention.planner import GIB, kept_of, period_of
+from daemon.tiers.heat import Heat
 from daemon.tiers.keeper import moved_patiently, words_of
-from daemon.tiers.limits import aging, planned, tiers_of
+from daemon.tiers.limits import aging, half_life_s, planned, tiers_of
 from daemon.tiers.pace import Paced
 from daemon.tiers.planner import Plan, PlannedMove, Tier, tier_of
+from daemon.tiers.remembered import HeatFile, heat_of
 from daemon.tools.in_store import asked
 from daemon.tools.options import AsJson, File
 from schemas.checking.problems import Problem, wrong
@@ -35,18 +39,20 @@ ELSEWHERE = "(no tier)"
 
 @app.command("plan", epilog=examples("triggerlog tiers plan beam.toml", "triggerlog tiers plan beam.toml --json"))
 def plan(file: File, as_json: AsJson = False) -> None:
-    """Say what the daemon would move now and why, and what age moves next; nothing is changed.
+    """Say what the daemon would move now and why, and what time moves next; nothing is changed.
 
-    What something waits for in a running daemon is not known here: it stays longer.
+    What something waits for in a running daemon is not known here: it stays longer. What is read is known where the
+    state folder is.
     """
     loaded = _with_tiers(file)
-    made = asyncio.run(asked(loaded, lambda store: _planned(loaded, store)))
+    made, heat = asyncio.run(asked(loaded, lambda store: _planned(loaded, store)))
     if as_json:
-        typer.echo(json.dumps(_as_json(made), indent=2))
+        typer.echo(json.dumps(_as_json(made, heat), indent=2))
         return
     for move in made.moves:
         where = f"{move.period.group} {move.period.name} from {move.source} to {move.target.name}"
-        typer.echo(f"{where}, {move.nbytes / GIB:,.3g} GiB: {move.reason}")
+        hot = _hot(heat.of((move.period.group, move.period.name)))
+        typer.echo(f"{where}, {move.nbytes / GIB:,.3g} GiB, {hot}: {move.reason}")
     if not made.moves:
         typer.echo("There is nothing to move now.")
     for short in made.short:
@@ -54,22 +60,23 @@ def plan(file: File, as_json: AsJson = False) -> None:
     if made.next is not None:
         following = made.next
         what = f"{following.period.group} {following.period.name} to {following.tier}"
-        typer.echo(f"Next by age: {what}, at {rfc3339(following.at_ns)}.")
+        typer.echo(f"Next: {what}, at {rfc3339(following.at_ns)}.")
 
 
 @app.command("list", epilog=examples("triggerlog tiers list beam.toml", "triggerlog tiers list beam.toml --json"))
 def list_(file: File, as_json: AsJson = False) -> None:
-    """List the partitions of every group, the oldest first: what time they hold, their size, and their tier."""
+    """List the partitions of every group, the oldest first: what time they hold, their size, tier and heat."""
     loaded = _with_tiers(file)
     tiers = tiers_of(loaded.config)
-    found = asyncio.run(asked(loaded, lambda store: store.partitions()))
+    found, heat = asyncio.run(asked(loaded, lambda store: _seen(loaded, store)))
     rows = [(group, each) for group, of in found.items() for each in of if each.readings_bytes is not None]
     if as_json:
-        typer.echo(json.dumps([_row(group, each, tiers) for group, each in rows], indent=2))
+        typer.echo(json.dumps([_row(group, each, tiers, heat) for group, each in rows], indent=2))
         return
     for group, each in rows:
         size = f"{each.size_bytes / GIB:,.3g} GiB"
-        typer.echo(f"{group} {each.name}: {_named(each.place, tiers)}, {size}, about {each.rows:,} rows")
+        what = f"{_named(each.place, tiers)}, {size}, about {each.rows:,} rows, {_hot(heat.of((group, each.name)))}"
+        typer.echo(f"{group} {each.name}: {what}")
 
 
 @app.command("move", epilog=examples("triggerlog tiers move beam.toml bpm 20260101 slow"))
@@ -97,7 +104,8 @@ async def _moved(loaded: LoadedConfig, store: Store, group: str, partition: str,
     one = _partition(found, group, partition)
     state = next(each for each in states_of(loaded.config, found, {}, {}, newest={}) if each.name == group)
     if not one.may_move:
-        raise CommandFailed(f"PARTITION: an older triggerlog has made {partition} of {group}; it stays where it is")
+        why = "it takes what fits no other partition, or an older triggerlog has made it"
+        raise CommandFailed(f"PARTITION: {partition} of {group} stays where it is: {why}")
     if one in kept_of(state, time.time_ns()):
         raise CommandFailed(f"PARTITION: {partition} is one of the {NEWEST} newest of {group}, which never move")
     if one.place == tiers[number].place:
@@ -135,18 +143,29 @@ def _with_tiers(file: File) -> LoadedConfig:
     return loaded
 
 
-async def _planned(loaded: LoadedConfig, store: Store) -> Plan:
+async def _planned(loaded: LoadedConfig, store: Store) -> tuple[Plan, Heat]:
     newest = await newest_of(store, aging(loaded.config))
-    return planned(
-        loaded.config, await store.partitions(), await store.dropped(), {}, newest=newest, now_ns=time.time_ns()
-    )
+    found, heat = await _seen(loaded, store)
+    now_ns = time.time_ns()
+    return planned(loaded.config, found, await store.dropped(), {}, newest=newest, now_ns=now_ns, heat=heat), heat
+
+
+async def _seen(loaded: LoadedConfig, store: Store) -> tuple[Mapping[str, Sequence[Partition]], Heat]:
+    """The partitions, and their heat as the daemon has kept it, with what was read since."""
+    outside = Outside.real()
+    now = outside.clock.now()
+    kept = await HeatFile(loaded.state_dir, outside, Events()).load()
+    heat = heat_of(kept, half_life_s(loaded.config), now.utc_ns)
+    found = await store.partitions()
+    heat.look(found, now)
+    return found, heat
 
 
 async def look_at_tiers(loaded: LoadedConfig) -> tuple[Problem, ...]:
     """Ask a database that is written to whether the tiers have room for what always stays in them."""
     if not loaded.config.tiers or loaded.config.database.dsn is None:
         return ()
-    made = await asked(loaded, lambda store: _planned(loaded, store))
+    made, _ = await asked(loaded, lambda store: _planned(loaded, store))
     number = {tier.name: i for i, tier in enumerate(loaded.config.tiers)}
     fix = f"raise it, or set a shorter `database.partition`: the {NEWEST} newest of a group never move"
     return tuple(wrong(words_of(each), fix, f"tiers[{number[each.tier]}].max_gib") for each in made.short)
@@ -157,7 +176,11 @@ def _named(place: str | None, tiers: Sequence[Tier]) -> str:
     return ELSEWHERE if number is None else tiers[number].name
 
 
-def _row(group: str, each: Partition, tiers: Sequence[Tier]) -> Mapping[str, object]:
+def _hot(s_a_day: float | None) -> str:
+    return "heat unknown" if s_a_day is None else f"heat {s_a_day:,.3g} s a day"
+
+
+def _row(group: str, each: Partition, tiers: Sequence[Tier], heat: Heat) -> Mapping[str, object]:
     number = tier_of(each.place, tiers)
     return {
         "group": group,
@@ -167,10 +190,11 @@ def _row(group: str, each: Partition, tiers: Sequence[Tier]) -> Mapping[str, obj
         "rows": each.rows,
         "bytes": each.size_bytes,
         "tier": None if number is None else tiers[number].name,
+        "heat_s_a_day": heat.of((group, each.name)),
     }
 
 
-def _as_json(made: Plan) -> Mapping[str, object]:
+def _as_json(made: Plan, heat: Heat) -> Mapping[str, object]:
     return {
         "moves": [
             {
@@ -182,6 +206,7 @@ def _as_json(made: Plan) -> Mapping[str, object]:
                 "to": move.target.name,
                 "reason": move.reason,
                 "bytes": move.nbytes,
+                "heat_s_a_day": heat.of((move.period.group, move.period.name)),
             }
             for move in made.moves
         ],

@@ -105,6 +105,11 @@ name = "slow"
 tablespace = "slow"
 after_days = 30
 """,
+    "tiering": """\
+[tiering]
+policy = "both"
+half_life_days = 2.0
+""",
     "database": """\
 [database]
 dsn = "postgresql://logger@db.example.org:5432/beam"

@@ -2,12 +2,11 @@
 
 from datetime import UTC, datetime
 
+from dashboard.tabs.storage.words import heat_words
 from dashboard.tabs.tables import Cell, Row, cell, row
 from dashboard.words import NONE, about, coarse, count, lasted, number, reasons, size
-from schemas.api.retention import NextPeriod
 from schemas.api.status import GroupStatus, IntakeStatus, Status, StoreStatus
 from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
-from schemas.api.tiers import NextMove
 
 MOST_SHOWN = 200
 """Partitions in the table."""
@@ -116,38 +115,7 @@ def _stored(name: str, group: GroupStorage, *, is_known: bool, are_known: bool) 
 
 def stored_note(storage: Storage, status: Status) -> str:
     """How old the sizes are, and what the disk has left."""
-    return f"sizes: {_age(storage.sizes_age_s)} · {_disk(storage, status)}{_tiers(status)}{_retention(status)}"
-
-
-def _tiers(status: Status) -> str:
-    """What lies where, what is moved now or next, and how long that lasts."""
-    found = status.tiers
-    if found is None:
-        return ""
-    lie = ", ".join(f"{tier.name} {size(tier.size_bytes)}" for tier in found.tiers)
-    moving = found.moving
-    if moving is not None:
-        left = "" if moving.left_s is None else f", {about(moving.left_s)} left"
-        when = f": {100 * moving.done:.0f} %{left}"
-    else:
-        when = _when(found.next, status) if found.words().startswith("next") else ""
-    problem = "" if found.problem is None else f"; {found.problem}"
-    return f" · tiers: {lie}; {found.words()}{when}{problem}"
-
-
-def _when(following: NextPeriod | NextMove | None, status: Status) -> str:
-    return "" if following is None else f", in {about(max(0.0, (following.at_ns - status.time_ns) / 1e9))}"
-
-
-def _retention(status: Status) -> str:
-    """What retention does next, and when."""
-    found = status.retention
-    if found is None:
-        return ""
-    when = _when(found.next, status)
-    done = f"; {found.periods:,} partitions dropped" if found.periods else ""
-    problem = "" if found.problem is None else f"; {found.problem}"
-    return f" · retention: {found.words()}{when if found.words().startswith('next') else ''}{done}{problem}"
+    return f"sizes: {_age(storage.sizes_age_s)} · {_disk(storage, status)}"
 
 
 def _disk(storage: Storage, status: Status) -> str:
@@ -180,6 +148,7 @@ def _partition(one: PartitionStorage, now_ns: int, share: float) -> Row:
         size=_size(one.size_bytes),
         share=cell("", share),
         tier=one.tier or NONE,
+        heat=cell(heat_words(one.heat_s_a_day), -1 if one.heat_s_a_day is None else one.heat_s_a_day),
         what="all others" if is_rest else what,
     )
 

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -34,12 +35,14 @@ TRIGGERS = 50
 NOW_NS = time.time_ns() // HOUR_NS * HOUR_NS
 
 
-def config_of(*tiers: dict[str, Any]) -> Config:
+def config_of(*tiers: dict[str, Any], **tiering: Any) -> Config:
     group = {"name": GROUP.name, "count": GROUP.size, "channels": [{"name": "ch0"}]}
     fast = {"name": "fast", "max_gib": 1000}
     slow = {"name": "slow", "tablespace": SLOW, "after_days": 2.5 / 24}
     database = {"partition": "hour"}
-    return Config.model_validate({"groups": [group], "tiers": tiers or (fast, slow), "database": database})
+    return Config.model_validate(
+        {"groups": [group], "tiers": tiers or (fast, slow), "tiering": tiering, "database": database}
+    )
 
 
 @asynccontextmanager
@@ -76,10 +79,12 @@ async def store(postgresql_dsn: str, schema: str, slow: str) -> AsyncIterator[Po
         yield store
 
 
-def keeper_of(store: PostgresqlStore, config: Config, events: Events | None = None) -> tuple[TierKeeper, GivenClock]:
+def keeper_of(
+    store: PostgresqlStore, folder: Path, config: Config, events: Events | None = None
+) -> tuple[TierKeeper, GivenClock]:
     real, clock = Outside.real(), GivenClock(NOW_NS)
     outside = Outside(clock=clock, disk=real.disk, rng=real.rng, workers=real.workers)
-    return TierKeeper(store, config, outside, events or Events(), pipelines={}), clock
+    return TierKeeper(store, config, folder, outside, events or Events(), pipelines={}), clock
 
 
 async def places(store: PostgresqlStore) -> list[str | None]:
@@ -93,9 +98,9 @@ async def whole(store: PostgresqlStore, hours: int = HOURS) -> bool:
     return int(found["stored"].sum()) == hours * TRIGGERS * GROUP.size
 
 
-async def test_age_moves_hours_as_time_goes_on(store: PostgresqlStore) -> None:
+async def test_age_moves_hours_as_time_goes_on(store: PostgresqlStore, tmp_path: Path) -> None:
     events = Events()
-    keeper, clock = keeper_of(store, config_of(), events)
+    keeper, clock = keeper_of(store, tmp_path, config_of(), events)
     await keeper.look()
     # They ended 4, 3, ... hours before the newest trigger.
     assert await places(store) == [SLOW, SLOW, None, None, None, None]
@@ -121,13 +126,15 @@ async def test_age_moves_hours_as_time_goes_on(store: PostgresqlStore) -> None:
     assert (keeper.tier_named(None), keeper.tier_named(SLOW), keeper.tier_named("other")) == ("fast", "slow", None)
 
 
-async def test_a_budget_moves_the_oldest_until_it_is_met_and_says_what_it_lacks(store: PostgresqlStore) -> None:
+async def test_a_budget_moves_the_oldest_until_it_is_met_and_says_what_it_lacks(
+    store: PostgresqlStore, tmp_path: Path
+) -> None:
     sizes = [each.size_bytes for each in (await store.partitions())[GROUP.name]]
     of_readings = (await store.partitions())[GROUP.name][1]
     movable = (of_readings.readings_bytes or 0) - of_readings.index_bytes
     budget = sum(sizes) - 1.5 * movable
     slow = {"name": "slow", "tablespace": SLOW}
-    keeper, _ = keeper_of(store, config_of({"name": "fast", "max_gib": budget / 2**30}, slow))
+    keeper, _ = keeper_of(store, tmp_path, config_of({"name": "fast", "max_gib": budget / 2**30}, slow))
     await keeper.look()
     assert await places(store) == [SLOW, SLOW, None, None, None, None]
     keeper.change(config_of({"name": "fast", "max_gib": 1e-9}, slow))
@@ -141,7 +148,7 @@ async def test_a_budget_moves_the_oldest_until_it_is_met_and_says_what_it_lacks(
 
 
 async def test_a_move_that_nobody_wants_any_more_is_cleared_up(
-    store: PostgresqlStore, database: asyncpg.Connection, schema: str
+    store: PostgresqlStore, database: asyncpg.Connection, schema: str, tmp_path: Path
 ) -> None:
     one = (await store.partitions())[GROUP.name][1]
     period = Period(group=GROUP.name, name=one.name, start_ns=one.start_ns, end_ns=one.end_ns)
@@ -155,13 +162,13 @@ async def test_a_move_that_nobody_wants_any_more_is_cleared_up(
     without = Config.model_validate(
         {"groups": [{"name": GROUP.name, "count": GROUP.size, "channels": [{"name": "x"}]}]}
     )
-    keeper, _ = keeper_of(store, without)
+    keeper, _ = keeper_of(store, tmp_path, without)
     assert keeper.status() is None
     await keeper.look()
     assert await store.moves() == ()
     with pytest.raises(StoreUnavailable):
         await store.move(period, SLOW, pace=pace, patience_s=5)
-    keeper, _ = keeper_of(store, config_of())
+    keeper, _ = keeper_of(store, tmp_path, config_of())
     await keeper.look()
     assert await store.moves() == ()
     assert await places(store) == [SLOW, SLOW, None, None, None, None]
@@ -169,10 +176,10 @@ async def test_a_move_that_nobody_wants_any_more_is_cleared_up(
 
 
 async def test_a_period_that_readings_come_for_is_left_alone_for_a_while(
-    store: PostgresqlStore, database: asyncpg.Connection, schema: str
+    store: PostgresqlStore, database: asyncpg.Connection, schema: str, tmp_path: Path
 ) -> None:
     events = Events()
-    keeper, clock = keeper_of(store, config_of(), events)
+    keeper, clock = keeper_of(store, tmp_path, config_of(), events)
     keeper._allowance.share = lambda: 1.0  # type: ignore[method-assign]
     oldest = (await store.partitions())[GROUP.name][1].name
     really, touched = store.move, []
@@ -200,8 +207,10 @@ async def test_a_period_that_readings_come_for_is_left_alone_for_a_while(
     assert await whole(store)
 
 
-async def test_dropping_beside_a_move_of_the_same_period_is_told_and_ends(store: PostgresqlStore) -> None:
-    keeper, _ = keeper_of(store, config_of())
+async def test_dropping_beside_a_move_of_the_same_period_is_told_and_ends(
+    store: PostgresqlStore, tmp_path: Path
+) -> None:
+    keeper, _ = keeper_of(store, tmp_path, config_of())
     one = (await store.partitions())[GROUP.name][1]
     period = Period(group=GROUP.name, name=one.name, start_ns=one.start_ns, end_ns=one.end_ns)
     really = store.move
@@ -223,8 +232,8 @@ async def test_dropping_beside_a_move_of_the_same_period_is_told_and_ends(store:
     assert await places(store) == [SLOW, None, None, None, None]
 
 
-async def test_a_move_shows_how_far_it_is(store: PostgresqlStore) -> None:
-    keeper, _ = keeper_of(store, config_of())
+async def test_a_move_shows_how_far_it_is(store: PostgresqlStore, tmp_path: Path) -> None:
+    keeper, _ = keeper_of(store, tmp_path, config_of())
     go_on = asyncio.Event()
     really = store.move
 
@@ -249,15 +258,61 @@ async def test_a_move_shows_how_far_it_is(store: PostgresqlStore) -> None:
     assert keeper.status().moving is None  # type: ignore[union-attr]
 
 
+async def test_an_hour_that_is_read_moves_back_and_a_restart_forgets_nothing(
+    store: PostgresqlStore, database: asyncpg.Connection, schema: str, tmp_path: Path
+) -> None:
+    fast, slow = {"name": "fast", "max_gib": 1000}, {"name": "slow", "tablespace": SLOW}
+    config = config_of(fast, slow, policy="access")
+    hours = [each for each in (await store.partitions())[GROUP.name] if each.name.isdigit()]
+    for one in hours[:2]:
+        period = Period(group=GROUP.name, name=one.name, start_ns=one.start_ns, end_ns=one.end_ns)
+        await store.move(period, SLOW, pace=at_once, patience_s=5)
+    await database.execute(f'ANALYZE {schema}."bpm${hours[1].name}$leaf"')
+    keeper, clock = keeper_of(store, tmp_path, config)
+    await keeper.look()
+    assert (keeper.heat_of(GROUP.name, hours[1].name), keeper.heat_of(GROUP.name, "never")) == (0, None)
+    scan = f'SELECT sum(ch0 + i) FROM {schema}."bpm${hours[1].name}$leaf"'
+    await database.fetch(f"SELECT ({scan}) FROM generate_series(1, 2000) i")
+    await database.execute("SELECT pg_stat_force_next_flush()")
+    await database.execute("SELECT 1")
+    await keeper.look()
+    assert await places(store) == [SLOW, SLOW, None, None, None, None]
+    hot = keeper.heat_of(GROUP.name, hours[1].name)
+    assert hot
+    assert keeper.heat_of(GROUP.name, hours[0].name) == 0
+    status = keeper.status()
+    assert status is not None
+    assert status.next is not None
+    assert (status.next.name, status.next.tier, status.next.at_ns) == (hours[1].name, "fast", NOW_NS + 6 * HOUR_NS)
+    assert [tier.heat_s_a_day for tier in status.tiers] == [0, hot]
+    await keeper._keep_heat()
+    events = Events()
+    keeper, clock = keeper_of(store, tmp_path, config, events)
+    await keeper.look()
+    assert keeper.heat_of(GROUP.name, hours[1].name) == pytest.approx(hot)
+    clock.utc_ns += 6 * HOUR_NS
+    await keeper.look()
+    assert await places(store) == [SLOW, None, None, None, None, None]
+    assert "was moved from slow to fast" in events.newest()[0].text
+    assert keeper.heat_of(GROUP.name, hours[1].name) == pytest.approx(hot * 2**-0.25)
+    await keeper.look()
+    assert await places(store) == [SLOW, None, None, None, None, None]
+    assert await whole(store)
+
+
+async def at_once(done: float) -> None:
+    """The pace of a test."""
+
+
 async def test_new_partitions_and_all_indexes_lie_in_the_first_tier(
-    postgresql_dsn: str, schema: str, slow: str, database: asyncpg.Connection
+    postgresql_dsn: str, schema: str, slow: str, database: asyncpg.Connection, tmp_path: Path
 ) -> None:
     async with opened(postgresql_dsn, schema, (SLOW, None)) as store:
         for number in range(HOURS):
             await write(store, number + 1, NOW_NS - (HOURS - number) * HOUR_NS)
         assert await places(store) == [SLOW] * HOURS
         tiers = {"name": "fast", "tablespace": SLOW}, {"name": "slow", "after_days": 2.5 / 24}
-        keeper, _ = keeper_of(store, config_of(*tiers))
+        keeper, _ = keeper_of(store, tmp_path, config_of(*tiers))
         await keeper.look()
         assert await places(store) == [None, None, SLOW, SLOW, SLOW, SLOW]
         indexes = await database.fetch(
