@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.decimation.across import Stretch, between, in_steps, means_of, stretches_of
@@ -47,6 +47,7 @@ def test_a_stretch_has_whole_steps_at_its_ends() -> None:
 hows = st.sampled_from([Bucket(60), Bucket(120), Bucket(80), Every(3)])
 
 
+@settings(deadline=None)
 @given(
     days=st.dictionaries(st.integers(-3, 6), hows, max_size=6),
     start=st.integers(-800, 1500),
@@ -76,6 +77,7 @@ def test_stretches_and_what_is_between_them_are_all_that_was_asked(
                 assert within.step_ns % one.how.ns == 0
 
 
+@settings(deadline=None)
 @given(times=st.lists(st.integers(-500, 900), min_size=1, max_size=40), factor=st.integers(1, 5))
 def test_figures_of_longer_buckets_are_those_of_their_readings(times: Sequence[int], factor: int) -> None:
     readings = np.zeros(len(times), answer_dtype(GROUP))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.decimation.figures import LEAST_NS, figures_of, together
@@ -76,6 +76,7 @@ def see_the_same(figures: Array, readings: Array) -> None:
             np.testing.assert_equal((of["least"].item(), of["greatest"].item()), (least, greatest))
 
 
+@settings(deadline=None)
 @given(rows=st.lists(one, max_size=60))
 def test_figures_are_what_their_definition_says(rows: list[tuple[float, ...]]) -> None:
     readings = readings_of(rows) if rows else np.empty(0, answer_dtype(GROUP))
@@ -84,6 +85,7 @@ def test_figures_are_what_their_definition_says(rows: list[tuple[float, ...]]) -
     see_the_same(figures, readings)
 
 
+@settings(deadline=None)
 @given(rows=st.lists(one, min_size=1, max_size=60), cuts=cuts)
 def test_it_makes_no_difference_in_which_parts_readings_came(rows: list[tuple[float, ...]], cuts: list[int]) -> None:
     readings = readings_of(rows)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Partition
@@ -98,6 +98,7 @@ def test_what_an_older_triggerlog_made_or_retention_dropped_stays_as_it_is() -> 
     assert names(plan([group(day(6), *days(5, 4, 1, 0), gone={"19995"})], NOW_NS)) == ["19996"]
 
 
+@settings(deadline=None)
 @given(
     ago=st.lists(st.integers(0, 30), unique=True, max_size=12),
     ended=st.lists(st.integers(0, 30), unique=True),
