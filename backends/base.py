@@ -3,16 +3,17 @@
 A store only writes and reads: no retry, sleep or batching.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
 from schemas.api.status import Shortfall
 from schemas.batch import Batch, Durability, JournalPosition, Stream
+from schemas.decimation import Decimated, How
 from schemas.marks import Mark, MarksWithin
 from schemas.queries import Query
-from schemas.readings import Array
+from schemas.readings import Array, InstrumentGroup
 from schemas.retention import Dropped, Period, Rule
 
 
@@ -193,7 +194,7 @@ class Partition:
     readings_bytes: what of it the readings take, without the ledger; None where there are none: they were dropped.
     place: where the readings lie, by the name that the server has for it; None where that is the database's own.
     index_bytes: what of readings_bytes their indexes take, which stay where new readings are written.
-    may_move: whether the readings can be moved to another place.
+    may_move: whether the readings can be moved to another place. may_reduce: whether they can be reduced.
     counted: what the server has counted of each table that has readings of it; none where it does not count so.
     """
 
@@ -206,6 +207,7 @@ class Partition:
     place: str | None = None
     index_bytes: int = 0
     may_move: bool = False
+    may_reduce: bool = False
     counted: tuple[ReadCounters, ...] = ()
 
 
@@ -350,6 +352,42 @@ class Tiered(Protocol):
         Raises:
             StoreBusy: what has to be locked was in use for all of that time.
         """
+
+
+@runtime_checkable
+class Decimating(Protocol):
+    """What a store has besides that can reduce the readings of a period."""
+
+    async def decimate(
+        self, period: Period, how: How, *, window_ns: int, at_ns: int, pace: Pace, patience_s: float
+    ) -> Decimated:
+        """Reduce the readings of a period, or go on where that was begun, or with what came since it ended.
+
+        Each reading is found at every moment as it was stored, or in the figures of its bucket (`Every`: in the count
+        of the account), never in both, and never in neither; and so is the account, whenever the daemon or the server
+        ends. What lies within window_ns before or after a mark stays. The ledger stays. A period that was begun is
+        reduced as its account says, and its room given back at its end. Whoever calls it does so for one period of a
+        group at a time.
+
+        at_ns: now, by the daemon's clock. patience_s: readers and the writing wait behind this no longer.
+
+        Raises:
+            PeriodTouched: readings of it came while its room was given back: the next call does that again.
+            StoreBusy: what has to be locked was in use for all of that time; the next call goes on from there.
+            StoreError: a right or the room is lacking, or there is no such partition.
+        """
+
+    async def decimated(self) -> Mapping[str, tuple[Decimated, ...]]:
+        """The account of all that was reduced of every group, and of what is being reduced, by time."""
+
+    async def reduced(self, group: InstrumentGroup, start_ns: int, end_ns: int) -> Array:
+        """Figures of all that was reduced with start_ns <= start of the bucket < end_ns.
+
+        `schemas.decimation.reduced_dtype(group)`, by time and instrument.
+        """
+
+    def late(self, group: str) -> Collection[str]:
+        """Names of periods that were reduced and that this store has put readings into since, as far as it knows."""
 
 
 class Positioned(Protocol):

@@ -27,6 +27,7 @@ from daemon.core.process.state_folder import only_one
 from daemon.core.supervision.notify import Notifier
 from daemon.core.supervision.progress_watch import Part
 from daemon.core.supervision.supervision import Supervision, status_line
+from daemon.decimation.keeper import DecimationKeeper
 from daemon.folders.opened import opened_folders
 from daemon.marks import MarkKeeper
 from daemon.pipeline.intake import Intake, open_intake
@@ -173,7 +174,23 @@ class Service:
         self.retention = RetentionKeeper(
             self.store, config, loaded.state_dir, self._outside, events, pipelines=self.pipelines
         )
-        self.tiers = TierKeeper(self.store, config, loaded.state_dir, self._outside, events, pipelines=self.pipelines)
+        self.decimation = DecimationKeeper(
+            self.store,
+            config,
+            self._outside,
+            events,
+            pipelines=self.pipelines,
+            marks_waiting=lambda: self.marks.status().waiting,
+        )
+        self.tiers = TierKeeper(
+            self.store,
+            config,
+            loaded.state_dir,
+            self._outside,
+            events,
+            pipelines=self.pipelines,
+            busy=self.decimation.busy,
+        )
         self.workloads = Workloads(
             loaded, events, facts=lambda: report.facts, pipelines=self.pipelines, status=self._status
         )
@@ -190,6 +207,7 @@ class Service:
             alarms=self.alarms.statuses,
             marks=self.marks.status,
             retention=self.retention.status,
+            decimation=self.decimation.status,
             tiers=self.tiers.status,
             state_dir=loaded.state_dir,
             conditions=lambda: None if self.conditions is None else self.conditions.status(),
@@ -293,6 +311,7 @@ class Service:
         self.reporter.state = DaemonState.RUNNING
         self._say_ready("taking readings")
         self._start(tasks, "retention", self.retention.run())
+        self._start(tasks, "decimation", self.decimation.run())
         self._start(tasks, "tiers", self.tiers.run())
         self._start(tasks, "reloads", self._reloader.run(self.reload_wanted))
         # What is here now stays: a collection that walks through all of it would hold up a commit for milliseconds.
@@ -460,6 +479,7 @@ class Service:
             self.folders.change(config.folders)
         self.workloads.change(config)
         self.retention.change(config)
+        self.decimation.change(config)
         self.tiers.change(config)
         for pipeline in self.pipelines.values():
             pipeline.change(config)

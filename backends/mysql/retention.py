@@ -29,6 +29,7 @@ from backends.mysql.schema.partitions import (
 )
 from backends.mysql.schema.places import beside, definition_of
 from backends.mysql.server.locks import LEAST_PATIENCE_S, briefly, release, take
+from backends.sql.accounting import Accounting
 from backends.sql.connection import LockNotGranted
 from backends.sql.retention import Dropping, apart_name
 from schemas.retention import Dropped, Period, Rule
@@ -50,10 +51,49 @@ def dropping_lock(schema: str, table: str) -> str:
     return f"dropping {schema}.{table}"
 
 
-class MysqlDropping(Dropping[Connection]):
-    """Drops periods of one group; EXCHANGE and what follows wait for open transactions that have read the table."""
+class MysqlAccounting(Accounting[Connection]):
+    """Keeps the account of periods over a connection to MariaDB or MySQL."""
 
     server_ns = "SELECT UNIX_TIMESTAMP() * 1000000000"
+
+    async def _rows(self, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
+        return await self._connection.fetch(compiled(select))
+
+    async def _fetch(self, text: str) -> Sequence[Sequence[Any]]:
+        return await self._connection.fetch(text)
+
+    def _literal(self, text: str) -> str:
+        return literal(text)
+
+    def _quoted(self, *names: str) -> str:
+        return quoted(*names)
+
+    async def _briefly(self, statement: str) -> None:
+        """Run what needs the table alone, if that is to be had within the patience."""
+        try:
+            await briefly(self._connection, statement, self._patience_s)
+        except LockNotGranted as error:
+            raise StoreBusy(f"table {self._tables.data.name!r} is in use") from error
+
+    async def _size_of(self, period: Period) -> int:
+        """What a period's partition takes, in bytes.
+
+        Raises:
+            StoreError: there is none.
+        """
+        name, table = range_name(period.name), self._tables.data.name
+        sizes = await self._fetch(
+            "SELECT DATA_LENGTH + INDEX_LENGTH FROM information_schema.PARTITIONS"
+            f" WHERE TABLE_SCHEMA = {literal(self._schema)} AND TABLE_NAME = {literal(table)}"
+            f" AND PARTITION_NAME = {literal(name)}"
+        )
+        if not sizes:
+            raise no_such(period)
+        return int(sizes[0][0] or 0)
+
+
+class MysqlDropping(MysqlAccounting, Dropping[Connection]):
+    """Drops periods of one group; EXCHANGE and what follows wait for open transactions that have read the table."""
 
     async def drop(self, period: Period, rule: Rule, at_ns: int) -> Dropped:
         """Drop a period, under a lock: a statement of a client that was killed goes on, and may exchange it yet."""
@@ -69,15 +109,7 @@ class MysqlDropping(Dropping[Connection]):
         return dropped
 
     async def _set_apart(self, begun: Dropped) -> None:
-        name, table = range_name(begun.period.name), self._tables.data.name
-        sizes = await self._fetch(
-            "SELECT DATA_LENGTH + INDEX_LENGTH FROM information_schema.PARTITIONS"
-            f" WHERE TABLE_SCHEMA = {literal(self._schema)} AND TABLE_NAME = {literal(table)}"
-            f" AND PARTITION_NAME = {literal(name)}"
-        )
-        if not sizes:
-            raise no_such(begun.period)
-        await self._connection.run(self._begin(begun, int(sizes[0][0] or 0)))
+        await self._connection.run(self._begin(begun, await self._size_of(begun.period)))
 
     async def _complete_apart(self, begun: Dropped, *, is_counted: bool) -> None:
         apart, table = self._apart(begun.period), quoted(self._schema, self._tables.data.name)
@@ -93,12 +125,11 @@ class MysqlDropping(Dropping[Connection]):
         except StoreBusy:
             # Nothing has changed but the row, and nothing has to be gone on with.
             await self._connection.run(f"DROP TABLE {apart}")
-            await self._connection.run(f"DELETE FROM {quoted(self._schema, 'dropped')} WHERE {self._head_of(begun)}")
+            await self._connection.run(f"DELETE FROM {quoted(self._schema, 'dropped')} WHERE {self._key_of(begun)}")
             raise
 
-    async def _finish(self, begun: Dropped, rows: list[dict[str, Any]], at_ns: int) -> None:
-        insert = [self._insert(rows)] if rows else []
-        counted = [*insert, self._note(begun, counted_ns=at_ns)]
+    async def _finish(self, begun: Dropped, counted: list[str], at_ns: int) -> None:
+        counted = [*counted, self._note(begun, counted_ns=at_ns)]
         for statement in ("START TRANSACTION", *counted, "COMMIT"):
             await self._connection.run(statement)
         await self._connection.run(f"DROP TABLE IF EXISTS {self._apart(begun.period)}")
@@ -126,25 +157,6 @@ class MysqlDropping(Dropping[Connection]):
             # An empty partition that stays costs little.
             return
 
-    async def _briefly(self, statement: str) -> None:
-        """Run what needs the table alone, if that is to be had within the patience."""
-        try:
-            await briefly(self._connection, statement, self._patience_s)
-        except LockNotGranted as error:
-            raise StoreBusy(f"table {self._tables.data.name!r} is in use") from error
-
     async def _has_rows(self, period: Period) -> bool:
         there = await tables_there(self._connection, self._schema, [apart_name(self._tables, period.name)])
         return bool(there) and bool(await self._fetch(f"SELECT 1 FROM {self._apart(period)} LIMIT 1"))
-
-    async def _rows(self, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
-        return await self._connection.fetch(compiled(select))
-
-    async def _fetch(self, text: str) -> Sequence[Sequence[Any]]:
-        return await self._connection.fetch(text)
-
-    def _literal(self, text: str) -> str:
-        return literal(text)
-
-    def _quoted(self, *names: str) -> str:
-        return quoted(*names)

@@ -9,11 +9,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from backends.base import ReadOnly, StoreError, StoreFacts, StoreUnavailable
+from backends.mysql.decimation import MysqlReducing
 from backends.mysql.moving import MysqlMoving
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import compiled, literal, quoted
 from backends.mysql.reading import activity
 from backends.mysql.reading.queries import MysqlQuestions
+from backends.mysql.reading.reduced import reduced
 from backends.mysql.retention import MysqlDropping
 from backends.mysql.schema.create import Schema
 from backends.mysql.schema.places import check_places
@@ -77,6 +79,8 @@ class MysqlStore(SqlStore[Connection]):
             view=activity.view,
             partitions_of=activity.partitions_of,
             dropping=MysqlDropping,
+            reducing=MysqlReducing,
+            reduced=reduced,
             # Whoever writes gives up after that time.
             moving=partial(MysqlMoving, connect=self._connect, held_most_s=database.command_timeout_s / 2),
             database=database,
@@ -122,7 +126,7 @@ class MysqlStore(SqlStore[Connection]):
             target=self._target,
             rows={name: found.get(tables.data.name, empty)[0] for name, tables in self._tables.items()},
             size_bytes={
-                name: sum(found.get(table.name, empty)[1] for table in (tables.data, tables.ledger))
+                name: sum(found.get(table.name, empty)[1] for table in tables.all())
                 for name, tables in self._tables.items()
             },
         )

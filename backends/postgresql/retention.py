@@ -9,6 +9,7 @@ from backends.base import StoreError
 from backends.diagnosis.retention import no_such
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import compiled, literal, quoted
+from backends.sql.accounting import Accounting
 from backends.sql.retention import Dropping
 from schemas.retention import Dropped
 
@@ -22,14 +23,33 @@ SIZE_OF_PARTITION = """
 """The size of a partition; -1 where it belongs to a role that the login is no member of."""
 
 
-class PostgresqlDropping(Dropping[Connection]):
+class PostgresqlAccounting(Accounting[Connection]):
+    """Keeps the account of periods over a connection to PostgreSQL."""
+
+    server_ns = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::int8"
+
+    async def _rows(self, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
+        return await self._fetch(compiled(select))
+
+    async def _fetch(self, text: str) -> Sequence[Sequence[Any]]:
+        return [tuple(row) for row in await self._connection.fetch(text)]
+
+    def _literal(self, text: str) -> str:
+        return literal(text)
+
+    def _quoted(self, *names: str) -> str:
+        return quoted(*names)
+
+    def _table(self, name: str) -> str:
+        return quoted(self._schema, name)
+
+
+class PostgresqlDropping(PostgresqlAccounting, Dropping[Connection]):
     """Drops periods of one group.
 
     Only DETACH needs the group's table alone: a moment, at whose end nobody waits any more. CONCURRENTLY is refused
     beside a default partition.
     """
-
-    server_ns = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::int8"
 
     async def _set_apart(self, begun: Dropped) -> None:
         child = self._apart(begun.period)
@@ -51,19 +71,7 @@ class PostgresqlDropping(Dropping[Connection]):
         # A writer that wrote into it by its name last waits until the end, and finds that it is gone.
         await self._connection.execute(f"BEGIN; LOCK TABLE {self._apart(begun.period)} IN SHARE MODE")
 
-    async def _finish(self, begun: Dropped, rows: list[dict[str, Any]], at_ns: int) -> None:
-        statements = [DURABLY, *([self._insert(rows)] if rows else [])]
-        statements += [self._note(begun, counted_ns=at_ns, dropped_ns=at_ns), f"DROP TABLE {self._apart(begun.period)}"]
-        await self._connection.execute(";".join([*statements, "COMMIT"]))
-
-    async def _rows(self, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
-        return await self._fetch(compiled(select))
-
-    async def _fetch(self, text: str) -> Sequence[Sequence[Any]]:
-        return [tuple(row) for row in await self._connection.fetch(text)]
-
-    def _literal(self, text: str) -> str:
-        return literal(text)
-
-    def _quoted(self, *names: str) -> str:
-        return quoted(*names)
+    async def _finish(self, begun: Dropped, counted: list[str], at_ns: int) -> None:
+        noted = self._note(begun, counted_ns=at_ns, dropped_ns=at_ns)
+        statements = [DURABLY, *counted, noted, f"DROP TABLE {self._apart(begun.period)}", "COMMIT"]
+        await self._connection.execute(";".join(statements))

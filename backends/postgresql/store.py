@@ -11,10 +11,12 @@ import asyncpg
 import sqlalchemy as sa
 
 from backends.base import ReadOnly, StoreFacts, StoreUnavailable
+from backends.postgresql.decimation import PostgresqlReducing
 from backends.postgresql.moving import PostgresqlMoving
 from backends.postgresql.protocol.connection import Connection, target_of
 from backends.postgresql.protocol.sql import compiled, literal, quoted
 from backends.postgresql.reading import activity
+from backends.postgresql.reading.figures import reduced
 from backends.postgresql.reading.queries import PostgresqlQuestions
 from backends.postgresql.retention import DURABLY, PostgresqlDropping
 from backends.postgresql.schema.create import Missing, create_or_check, missing_from
@@ -37,7 +39,7 @@ CHECK_CLIENT = "SET client_connection_check_interval = '1s'"
 VALUES = f"SELECT name, setting FROM pg_settings WHERE name = ANY('{{{','.join(('server_version', *SETTINGS))}}}')"
 SIZES = """
     SELECT sum(greatest(c.reltuples, s.n_live_tup, 0)) FILTER (WHERE t.k = 1)::int8 AS rows,
-           sum(pg_total_relation_size(c.oid))::int8 AS bytes
+           (sum(pg_total_relation_size(c.oid)) + coalesce(pg_total_relation_size(to_regclass($2)), 0))::int8 AS bytes
     FROM unnest($1::text[]) WITH ORDINALITY AS t(name, k)
     CROSS JOIN LATERAL pg_partition_tree(to_regclass(t.name)) AS p
     JOIN pg_class c ON c.oid = p.relid
@@ -88,6 +90,8 @@ class PostgresqlStore(SqlStore[Connection]):
             view=activity.view,
             partitions_of=activity.partitions_of,
             dropping=PostgresqlDropping,
+            reducing=partial(PostgresqlReducing, first=self._first),
+            reduced=reduced,
             moving=partial(PostgresqlMoving, first=self._first),
             database=database,
             logger=logger,
@@ -122,7 +126,8 @@ class PostgresqlStore(SqlStore[Connection]):
             settings = {row["name"]: row["setting"] for row in await connection.fetch(VALUES)}
             for name, tables in self._tables.items():
                 names = [quoted(self._database.schema_name, t.name) for t in (tables.data, tables.ledger)]
-                found = await connection.fetchrow(SIZES, names)
+                reduced = quoted(self._database.schema_name, tables.reduced.name)
+                found = await connection.fetchrow(SIZES, names, reduced)
                 rows[name], size[name] = (found["rows"] or 0, found["bytes"] or 0) if found else (0, 0)
         return StoreFacts(
             backend="postgresql",

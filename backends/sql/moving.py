@@ -51,18 +51,31 @@ class Moving(ABC, Generic[C, F]):
         """Move a period, or go on where that was begun; see `backends.base.Tiered.move`."""
         async with self._alone():
             found = await self._found(period)
-            if not found.is_begun or found.copied_to != place:
-                if found.place == place:
-                    await self._give_up(period.name)
-                    return
-                await self._begin(period, found, place)
-                found = await self._found(period)
-            try:
-                await self._copy(period, found, pace)
-                await self._exchange(period, found)
-            except PeriodTouched:
+            if found.place == place and not (found.is_begun and found.copied_to == place):
                 await self._give_up(period.name)
-                raise
+                return
+            await self._move(period, found, place, pace)
+
+    async def write_again(self, period: Period, pace: Pace) -> None:
+        """Move a period to where it lies: what was removed from it takes no room there.
+
+        Raises:
+            PeriodTouched, StoreBusy, StoreError: as `backends.base.Tiered.move`.
+        """
+        async with self._alone():
+            found = await self._found(period)
+            await self._move(period, found, found.place, pace)
+
+    async def _move(self, period: Period, found: F, place: str | None, pace: Pace) -> None:
+        if not found.is_begun or found.copied_to != place:
+            await self._begin(period, found, place)
+            found = await self._found(period)
+        try:
+            await self._copy(period, found, pace)
+            await self._exchange(period, found)
+        except PeriodTouched:
+            await self._give_up(period.name)
+            raise
 
     async def give_up(self, name: str) -> None:
         """Remove all that a move has made; the period stays where it is."""

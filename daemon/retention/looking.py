@@ -15,6 +15,7 @@ from backends.base import StoreBusy
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.web.backoff import Backoff
+from schemas.retention import Period
 
 PATIENCE_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """How long readers and the writing may wait behind it, by how often it was tried."""
@@ -23,6 +24,9 @@ TRIES = 60
 """So often it is tried before it is looked again what has to be done."""
 SPREAD = 0.1
 """Several daemons at one database do not look at the same moment."""
+
+TOUCHED_FIRST_NS, TOUCHED_MOST_NS = 600_000_000_000, 86_400_000_000_000
+"""A period that readings came for while it was dealt with is left alone for so long, twice as long each time."""
 
 A = TypeVar("A")
 
@@ -42,6 +46,27 @@ async def patiently(act: Callable[[float], Awaitable[A]], always: str) -> A:
         except StoreBusy:
             await pauses.pause()
     raise StoreBusy(always)
+
+
+class LeftAlone:
+    """Periods that readings came for while they were dealt with: each is left alone, twice as long each time."""
+
+    def __init__(self) -> None:
+        self._until: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def add(self, period: Period, now_ns: int) -> None:
+        """Leave a period alone from now on."""
+        _, times = self._until.get((period.group, period.name), (0, 0))
+        pause_ns = min(TOUCHED_FIRST_NS * 2**times, TOUCHED_MOST_NS)
+        self._until[period.group, period.name] = now_ns + pause_ns, times + 1
+
+    def forget(self, period: Period) -> None:
+        """It was dealt with."""
+        self._until.pop((period.group, period.name), None)
+
+    def names(self, group: str, now_ns: int) -> list[str]:
+        """Names of a group's periods that are left alone now."""
+        return [name for (of, name), (until_ns, _) in self._until.items() if of == group and now_ns < until_ns]
 
 
 class Looking(ABC):

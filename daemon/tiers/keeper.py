@@ -1,6 +1,6 @@
 """Looks now and then whether a partition has to lie in another tier, and moves it; never two at a time."""
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from daemon.core.outcome import reason_of
 from daemon.core.outside import Outside
 from daemon.pipeline.pipeline import Pipeline
 from daemon.retention.limits import lying_of, newest_of, states_of, waiting_of
-from daemon.retention.looking import PATIENCE_S, Looking, patiently
+from daemon.retention.looking import PATIENCE_S, LeftAlone, Looking, patiently
 from daemon.retention.planner import GIB
 from daemon.tiers.heat import Heat
 from daemon.tiers.limits import aging, half_life_s, planned, tiers_of
@@ -21,8 +21,6 @@ from schemas.api.tiers import MovingPeriod, NextMove, TiersStatus, TierStatus
 from schemas.config import Config
 
 EVERY_S = 60.0
-TOUCHED_FIRST_NS, TOUCHED_MOST_NS = 600_000_000_000, 86_400_000_000_000
-"""A period that readings came for while it was copied is left alone for so long, twice as long each time."""
 NAMED = 3
 KEPT_EVERY_NS = 600_000_000_000
 """So often heat is written to the disk."""
@@ -31,7 +29,8 @@ KEPT_EVERY_NS = 600_000_000_000
 class TierKeeper(Looking):
     """Moves what the tiers of a configuration ask for.
 
-    state_dir: where heat is kept. pipelines: by group, filled when the store is open.
+    state_dir: where heat is kept. pipelines: by group, filled when the store is open. busy: names of a group's periods
+    that something else is done with.
     """
 
     def __init__(
@@ -43,6 +42,7 @@ class TierKeeper(Looking):
         events: Events,
         *,
         pipelines: Mapping[str, Pipeline],
+        busy: Callable[[str], Collection[str]] = lambda _: (),
     ) -> None:
         super().__init__(outside, events, "tiers cannot move all that their limits ask for")
         self._file = HeatFile(state_dir, outside, events)
@@ -51,12 +51,13 @@ class TierKeeper(Looking):
         self._store = store
         self._config = config
         self._pipelines = pipelines
+        self._busy = busy
         self._allowance = Allowance(config.readers.governor, pipelines)
         self._plan = Plan()
         self._sizes: Sequence[int] = ()
         self._lie: Sequence[Sequence[float]] = ()
         """The heat of each partition with readings, by tier."""
-        self._touched: dict[tuple[str, str], tuple[int, int]] = {}
+        self._touched = LeftAlone()
         self._refused: dict[tuple[str, str], str] = {}
         self._moving: tuple[PlannedMove, Paced] | None = None
         self._moved, self._thrown_away, self._failed = 0, 0, 0
@@ -135,12 +136,9 @@ class TierKeeper(Looking):
             await self._file.save(memory_of(self._heat, now.utc_ns))
 
     def _left_alone(self, group: str) -> dict[str, str]:
-        now_ns = self._now_ns()
-        touched = {
-            name: "readings came for it while it was copied"
-            for (of, name), (until_ns, _) in self._touched.items()
-            if of == group and now_ns < until_ns
-        }
+        touched = dict.fromkeys(
+            self._touched.names(group, self._now_ns()), "readings came for it while it was copied"
+        ) | dict.fromkeys(self._busy(group), "it is being reduced")
         return touched | {name: why for (of, name), why in self._refused.items() if of == group}
 
     async def _clear_up(self, store: Tiered) -> None:
@@ -177,11 +175,11 @@ class TierKeeper(Looking):
             await moved_patiently(store, move, self._counting(paced))
         except PeriodTouched as error:
             self._thrown_away += 1
-            self._leave_alone(period.group, period.name)
+            self._touched.add(period, self._now_ns())
             self._events.info(f"{error}; it stays in {move.source}, and is tried again later")
         else:
             self._moved += 1
-            self._touched.pop((period.group, period.name), None)
+            self._touched.forget(period)
             self._events.info(
                 f"{period.name} of group {period.group} was moved from {move.source} to {target.name},"
                 f" {move.nbytes / GIB:,.3g} GiB: {move.reason}"
@@ -202,11 +200,6 @@ class TierKeeper(Looking):
             await paced(done)
 
         return pace
-
-    def _leave_alone(self, group: str, name: str) -> None:
-        _, times = self._touched.get((group, name), (0, 0))
-        pause_ns = min(TOUCHED_FIRST_NS * 2**times, TOUCHED_MOST_NS)
-        self._touched[group, name] = self._now_ns() + pause_ns, times + 1
 
     def _now_ns(self) -> int:
         return self._outside.clock.now().utc_ns

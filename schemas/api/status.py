@@ -10,6 +10,7 @@ from pydantic import Field
 
 from schemas.api.alarms import AlarmStatus
 from schemas.api.conditions import ConditionsStatus
+from schemas.api.decimation import DecimationStatus
 from schemas.api.marks import MarksStatus
 from schemas.api.model import Model
 from schemas.api.retention import RetentionStatus
@@ -401,6 +402,9 @@ class Status(Model):
     )
     marks: MarksStatus | None = Field(default=None, description="events that people note; null from an older daemon")
     retention: RetentionStatus | None = Field(default=None, description="what is dropped; null from an older daemon")
+    decimation: DecimationStatus | None = Field(
+        default=None, description="what is reduced; null where `[decimation]` asks for nothing"
+    )
     tiers: TiersStatus | None = Field(default=None, description="places for readings; null without `[[tiers]]`")
     disk: DiskStatus | None = Field(default=None, description="null where its file system does not say")
     alarms: list[AlarmStatus] = Field(

@@ -27,6 +27,7 @@ from schemas.checking.problems import (
 from schemas.conditions.calibration import BUTTONS
 from schemas.config.conditions import ConditionsConfig
 from schemas.config.database import DatabaseConfig
+from schemas.config.decimation import DecimationConfig, decimation_problems
 from schemas.config.folders import FoldersConfig
 from schemas.config.groups import GroupConfig
 from schemas.config.listeners import ApiConfig, DashboardConfig
@@ -50,6 +51,7 @@ __all__ = [
     "ConfigError",
     "DashboardConfig",
     "DatabaseConfig",
+    "DecimationConfig",
     "FoldersConfig",
     "GovernorConfig",
     "GroupConfig",
@@ -90,6 +92,7 @@ class Config(Section):
     committer: CommitterConfig = Field(default_factory=CommitterConfig, description="How they are committed.")
     journal: JournalConfig = Field(default_factory=JournalConfig, description="Where they wait for the database.")
     retention: RetentionConfig = Field(default_factory=RetentionConfig, description="When old readings are dropped.")
+    decimation: DecimationConfig = Field(default_factory=DecimationConfig, description="When old readings are reduced.")
     tiers: tuple[TierConfig, ...] = Field(
         default=(), max_length=8, description="Places for readings, from fast to slow; all in one when left out."
     )
@@ -117,6 +120,12 @@ class Config(Section):
                 *_other_database(self),
                 *_uncalibrated(self),
                 *_unkept(self),
+                *decimation_problems(
+                    self.decimation,
+                    [(group.decimation, group.retention) for group in self.groups],
+                    self.retention,
+                    self.database,
+                ),
                 *tier_problems(self.tiers, self.tiering, self.database),
                 *_shared_schemas(self),
                 *_shared_ports(self),

@@ -5,6 +5,8 @@ import tomllib
 import pytest
 
 from schemas.config import ConfigError, parse_config
+from schemas.config.decimation import decimation_of
+from schemas.decimation import Bucket, Every, Reduction
 
 GROUP = """
 [[groups]]
@@ -166,6 +168,10 @@ def test_a_group_with_a_folder_reports_into_it_and_has_no_triggers() -> None:
             "groups[0].payload_type: the group reports into `folder`, which is not calib",
         ),
         (
+            FOLDER + "decimation = {after_days = 90}",
+            "groups[0].decimation: the group reports into `folder`, of which nothing is reduced; take it out",
+        ),
+        (
             FOLDER + "retention = {keep_days = 90}",
             "groups[0].retention: the group reports into `folder`, of which nothing is dropped; take it out",
         ),
@@ -235,8 +241,8 @@ def test_a_group_by_names_keeps_their_order() -> None:
         ),
         (
             GROUP.replace('"bpm"', '"bpm_ledger"'),
-            "groups[0].name: the endings _ledger and _readings are for tables that go with a group; give the group "
-            "another name",
+            "groups[0].name: the endings _ledger, _readings and _reduced are for tables that go with a group; give the "
+            "group another name",
         ),
         (GROUP.replace("3", "3.0"), "groups[0].count: 3.0 is not a whole number; use a whole number"),
         (GROUP.replace("3", "true"), "groups[0].count: true is not a whole number; use a whole number"),
@@ -318,7 +324,8 @@ def test_a_group_by_names_keeps_their_order() -> None:
         (
             r'"wi\ndth\u001b[31m" = 1' + GROUP,
             r'"wi\ndth\u001b[31m": unknown key; use one of `logger`, `state_dir`, `groups`, `sources`, `database`, '
-            "`assembly`, `committer`, `journal`, `retention`, `tiers`, `tiering`, `alarms`, `readers`, `visits`, "
+            "`assembly`, `committer`, `journal`, `retention`, `decimation`, `tiers`, `tiering`, `alarms`, `readers`, "
+            "`visits`, "
             "`conditions`, `folders`, `api`, `dashboard`",
         ),
         (
@@ -440,6 +447,56 @@ def test_a_group_by_names_keeps_their_order() -> None:
             ON_MARIADB.replace("/mnt/slow", "/mnt/slow/"),
             "tiers[1].directory: '/mnt/slow/' cannot be used here; use an absolute path of letters, digits, `_`, `.` "
             "and `-`, without `/` at its end",
+        ),
+        (
+            GROUP + "[decimation]\nafter_days = 9",
+            "decimation: nothing says what old readings become; set `bucket_s`, or `keep_every`",
+        ),
+        (
+            GROUP + "[decimation]\nbucket_s = 60",
+            "decimation: nothing says when readings are old; set `after_days`, or take it out",
+        ),
+        (
+            GROUP + "decimation = { keep_every = 5 }",
+            "groups[0].decimation: nothing says when readings are old; set `after_days`",
+        ),
+        (
+            GROUP + "decimation = { after_days = 5 }",
+            "groups[0].decimation: nothing says what old readings become; set `bucket_s`, or `keep_every`",
+        ),
+        (
+            GROUP + "[decimation]\nafter_days = 9\nbucket_s = 60\nkeep_every = 5",
+            "decimation.keep_every: `bucket_s` is given too; give one of them, not both",
+        ),
+        (
+            GROUP + "[decimation]\nafter_days = 9\nbucket_s = 7",
+            "decimation.bucket_s: 7 s do not divide a day; use one that 86,400 s are a multiple of, such as 1, 10 or "
+            "60: each partition begins with a bucket",
+        ),
+        (
+            GROUP + '[decimation]\nafter_days = 9\nbucket_s = 3500\n[database]\npartition = "hour"',
+            "decimation.bucket_s: 3500 s do not divide an hour; use one that 3,600 s are a multiple of, such as 1, 10 "
+            "or 60: each partition begins with a bucket",
+        ),
+        (
+            GROUP + "[decimation]\nafter_days = 1\nbucket_s = 60",
+            "decimation.after_days: the 2 newest partitions always stay, and each holds a day; use at least 2, or a "
+            "shorter `database.partition`",
+        ),
+        (
+            GROUP + "[decimation]\nafter_days = 9\nbucket_s = 60\n[retention]\nkeep_days = 9",
+            "decimation.after_days: readings of groups[0] are dropped after 9 days (`keep_days`), and never reduced; "
+            "use fewer days than `keep_days`",
+        ),
+        (
+            GROUP + "retention = { keep_days = 5 }\ndecimation = { after_days = 7, keep_every = 2 }",
+            "groups[0].decimation.after_days: readings of groups[0] are dropped after 5 days (`keep_days`), "
+            "and never reduced; use fewer days than `keep_days`",
+        ),
+        (
+            GROUP + '[decimation]\nafter_days = 9\nbucket_s = 60\n[database]\ndsn = "mongodb://a/b"',
+            "decimation: MongoDB has no partitions: a group is one collection, which is not reduced; take it out, or "
+            "use PostgreSQL or MariaDB",
         ),
         (GROUP + "[retention]\nkeep_days = -1", "retention.keep_days: -1 is out of range; use 0 to 100000"),
         (GROUP + "[assembly]\nwindow = 100", "assembly.window: 100 is not a power of two; use 64 or 128"),
@@ -589,3 +646,21 @@ def test_a_password_in_the_file_is_told_where_it_belongs() -> None:
 def test_many_instruments_are_checked_in_a_moment() -> None:
     names = ", ".join(f'"i{number}"' for number in range(32_767))
     assert parse_config(GROUP.replace("count = 3", f"instruments = [{names}]")).groups[0].group().size == 32_767
+
+
+def test_decimation_of_a_group_is_its_own_where_it_differs() -> None:
+    config = parse_config(
+        GROUP
+        + GROUP.replace('"bpm"', '"ict"')
+        + "decimation = { keep_every = 5, window_s = 0 }\n"
+        + GROUP.replace('"bpm"', '"blm"')
+        + "decimation = { after_days = 0 }\n"
+        + "[decimation]\nafter_days = 2.5\nbucket_s = 0.1\n"
+    )
+    found = [decimation_of(config.decimation, group.decimation) for group in config.groups]
+    day_ns = 86_400_000_000_000
+    assert found == [
+        Reduction(after_ns=5 * day_ns // 2, how=Bucket(100_000_000), window_ns=60_000_000_000),
+        Reduction(after_ns=5 * day_ns // 2, how=Every(5), window_ns=0),
+        None,
+    ]

@@ -3,12 +3,14 @@
 https://mariadb.com/kb/en/server-status-variables/, https://mariadb.com/kb/en/general-thread-states/
 """
 
+from dataclasses import replace
+
 from pymysql.err import MySQLError
 
 from backends.base import Partition, ServerView
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import literal
-from backends.mysql.schema.partitions import MOST, period_name, ranges_of
+from backends.mysql.schema.partitions import FIRST, MOST, period_name, ranges_of
 from backends.mysql.schema.places import definition_of, places_of
 from backends.mysql.server.errors import NO_RIGHT, number_of
 from backends.sql.tables import GroupTables
@@ -93,5 +95,14 @@ async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partit
                 readings_bytes=int(size or 0) if table is of.data else before.readings_bytes if before else None,
                 place=places.get(range_.name),
                 may_move=range_.name in places and period_name(range_.name).isdigit(),
+                may_reduce=period_name(range_.name).isdigit(),
             )
+    # What was reduced has no partitions, and counts with what takes all times before.
+    reduced = await connection.fetch(
+        "SELECT DATA_LENGTH + INDEX_LENGTH FROM information_schema.TABLES"
+        f" WHERE TABLE_SCHEMA = {literal(str(of.data.schema))} AND TABLE_NAME = {literal(of.reduced.name)}"
+    )
+    if FIRST in found and reduced:
+        first = found[FIRST]
+        found[FIRST] = replace(first, size_bytes=first.size_bytes + int(reduced[0][0] or 0))
     return tuple(sorted(found.values(), key=lambda partition: partition.start_ns))

@@ -97,7 +97,7 @@ class Schema:
         missing = [table for table in self._shared if table not in (there or ())]
         lines += [f"table {table!r} in database {self._schema!r}" for table in missing]
         for tables in new:
-            lines += [f"table {table.name!r} in database {self._schema!r}" for table in (tables.data, tables.ledger)]
+            lines += [f"table {table.name!r} in database {self._schema!r}" for table in tables.all()]
             lines.append(f"view '{tables.group.name}_readings' in database {self._schema!r}")
         await self._check_rights(connection, (*NEEDED, *TO_CREATE) if lines else NEEDED)
         return lines

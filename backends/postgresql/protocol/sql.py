@@ -85,8 +85,14 @@ def create_group(tables: GroupTables, schema: str, *, if_missing: bool = False) 
     for table in (tables.data, tables.ledger):
         default = quoted(schema, f"{table.name}$default")
         statements.append(f"{create}{default} PARTITION OF {quoted(schema, table.name)} DEFAULT")
+    statements.append(create_reduced(tables, if_missing=if_missing))
     statements.append(f"CREATE {'OR REPLACE ' if if_missing else ''}{_view(tables, schema)}")
     return statements
+
+
+def create_reduced(tables: GroupTables, *, if_missing: bool = False) -> str:
+    """The statement that creates the table of what readings are reduced to."""
+    return str(CreateTable(tables.reduced, if_not_exists=if_missing).compile(dialect=DIALECT))
 
 
 def describe_group(tables: GroupTables, schema: str, logger: str, *, if_missing: bool = False) -> list[str]:

@@ -5,6 +5,7 @@ others' sessions only that they wait for locks.
 """
 
 import re
+from dataclasses import replace
 
 from backends.base import Partition, ReadCounters, ServerView
 from backends.postgresql.protocol.connection import Connection
@@ -81,6 +82,7 @@ PARTITIONS = f"""
 """
 """A crash takes the estimates away: where there are pages there is a row at least. Only periods of the readings have a
 leaf below them."""
+SIZE = "SELECT pg_total_relation_size(to_regclass($1))"
 BOUNDS = re.compile(r"FROM \('?(-?\d+|MINVALUE)'?\) TO \('?(-?\d+|MAXVALUE)'?\)")
 ENDS_NS = {"MINVALUE": -(2**63), "MAXVALUE": 2**63 - 1}
 
@@ -118,8 +120,14 @@ async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partit
                 place=row["place"] if table is of.data else None,
                 index_bytes=row["index_bytes"] if table is of.data else 0,
                 may_move=table is of.data and row["has_leaf"],
+                may_reduce=table is of.data and row["has_leaf"],
                 counted=tuple(ReadCounters(*each) for each in row["counted"] or ()),
             )
+    others = found.get((ENDS_NS["MINVALUE"], ENDS_NS["MAXVALUE"]))
+    if others is not None:
+        # What was reduced has no partitions, and counts with what takes all times.
+        size = await connection.fetchval(SIZE, quoted(str(of.data.schema), of.reduced.name))
+        found[others.start_ns, others.end_ns] = replace(others, size_bytes=others.size_bytes + (size or 0))
     return tuple(sorted(found.values(), key=lambda partition: (partition.start_ns, -partition.end_ns)))
 
 

@@ -12,10 +12,11 @@ from backends.columns.filling import ledger_rows, revised_with_late
 from backends.columns.stored import POSITION
 from backends.postgresql.protocol.connection import MESSAGE_BYTES, Connection, in_messages
 from backends.postgresql.protocol.copy import arrays_format, encode_arrays, encode_ledger, encode_rows
-from backends.postgresql.protocol.sql import begin_batch, leaf_of, quoted, take_out_arrays
+from backends.postgresql.protocol.sql import begin_batch, leaf_of, literal, quoted, take_out_arrays
 from backends.postgresql.server.driver import DRIVER
 from backends.postgresql.writing.partitioner import PostgresqlPartitioner
 from backends.postgresql.writing.single import is_single, single_parameters, single_statement
+from backends.sql.decimation import stored_again
 from backends.sql.tables import GroupTables
 from backends.sql.writing import GroupWriter
 from schemas.batch import Batch, Durability, JournalPosition, Layout
@@ -167,6 +168,10 @@ class PostgresqlGroupWriter(GroupWriter[Connection]):
                 take_out_arrays(batch, self._tables, self._schema), output=take, format="binary"
             )
             earlier = arrays_format(batch.group).parse(taken)
+            account, group = quoted(self._schema, "dropped"), literal(batch.group.name)
+            again = stored_again(batch, earlier, account, group)
+            if again:
+                await connection.execute(";".join(again))
         return encode_arrays(batch, batch.group, earlier)
 
     async def _copy(self, connection: Connection, table: str, payload: Array) -> None:

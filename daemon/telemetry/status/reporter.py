@@ -23,6 +23,7 @@ from daemon.telemetry.status.node_clock import clock_is_synchronised
 from daemon.telemetry.store.report import StoreReport
 from schemas.api.alarms import AlarmStatus
 from schemas.api.conditions import ConditionsStatus
+from schemas.api.decimation import DecimationStatus
 from schemas.api.marks import MarksStatus
 from schemas.api.retention import RetentionStatus
 from schemas.api.snapshots import SnapshotsStatus
@@ -96,7 +97,7 @@ class Reporter:
     """Builds the status; `sample` has to be called a few times a second for its rates to be right.
 
     intakes, pipelines, sources: they fill up while the daemon starts. alarms, marks, conditions, retention,
-    tiers: asked for these parts of the status. state_dir: the folder whose disk is reported on.
+    decimation, tiers: asked for these parts of the status. state_dir: the folder whose disk is reported on.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class Reporter:
         state_dir: Path,
         conditions: Callable[[], ConditionsStatus | None] = lambda: None,
         retention: Callable[[], RetentionStatus | None] = lambda: None,
+        decimation: Callable[[], DecimationStatus | None] = lambda: None,
         tiers: Callable[[], TiersStatus | None] = lambda: None,
     ) -> None:
         self.pipelines = pipelines
@@ -125,6 +127,7 @@ class Reporter:
         self._marks = marks
         self._conditions = conditions
         self._retention = retention
+        self._decimation = decimation
         self._tiers = tiers
         self._state_dir = state_dir
         self._disk: DiskStatus | None = None
@@ -234,6 +237,7 @@ class Reporter:
             conditions=self._conditions(),
             marks=self._marks(),
             retention=self._retention(),
+            decimation=self._decimation(),
             tiers=self._tiers(),
             disk=self._disk,
             alarms=self._alarms(),

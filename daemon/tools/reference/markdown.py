@@ -58,6 +58,11 @@ dtype = "uint32"
 keep_days = 365
 max_gib = 0                     # no limit
 """,
+    "groups.decimation": """\
+[groups.decimation]             # of the group above it
+after_days = 90
+keep_every = 100
+""",
     "sources.tcp": """\
 [[sources]]
 kind = "tcp"
@@ -84,6 +89,12 @@ max_gib = 2000
 min_free_percent = 10
 disk = "/var/lib/postgresql"
 disk_tier = "fast"
+""",
+    "decimation": """\
+[decimation]
+after_days = 30
+bucket_s = 60.0
+window_s = 300.0
 """,
     "tiers": """\
 [[tiers]]

@@ -15,7 +15,8 @@ from backends.base import PlaceRefused, StoreUnavailable
 from backends.postgresql import PostgresqlStore
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
-from daemon.tiers.keeper import TOUCHED_FIRST_NS, TierKeeper
+from daemon.retention.looking import TOUCHED_FIRST_NS
+from daemon.tiers.keeper import TierKeeper
 from schemas.batch import JournalPosition, Layout
 from schemas.config import Config, DatabaseConfig
 from schemas.queries import Totals
