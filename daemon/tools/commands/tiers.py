@@ -29,7 +29,7 @@ from schemas.config.retention import NEWEST
 
 app = typer.Typer(
     name="tiers",
-    help="Places for readings: what would be moved and why, what lies where, and a move by hand.",
+    help="Tiers: what would be moved and why, what lies where, and a move by hand.",
     no_args_is_help=True,
     add_completion=False,
 )
