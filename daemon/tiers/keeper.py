@@ -59,6 +59,7 @@ class TierKeeper(Looking):
         """The heat of each partition with readings, by tier."""
         self._touched = LeftAlone()
         self._refused: dict[tuple[str, str], str] = {}
+        self._is_clear = False  # of moves that nobody wants any more
         self._moving: tuple[PlannedMove, Paced] | None = None
         self._moved, self._thrown_away, self._failed = 0, 0, 0
 
@@ -70,13 +71,14 @@ class TierKeeper(Looking):
     def change(self, config: Config) -> None:
         """Move by this configuration from now on; where its tiers are others, it is looked at once."""
         if (config.tiers, config.tiering) != (self._config.tiers, self._config.tiering):
+            self._is_clear = False
             self.look_now()
         self._config = config
         self._allowance.change(config.readers.governor)
 
     async def _look(self) -> str | None:
         """Go on with what was begun, clear up what is not wanted any more, and move all that has to be moved now."""
-        if not isinstance(self._store, Tiered) or not (self._config.tiers or self._checked_ns is None):
+        if not isinstance(self._store, Tiered) or not (self._config.tiers or not self._is_clear):
             return None
         self._refused = {}
         try:
@@ -149,6 +151,7 @@ class TierKeeper(Looking):
                 # Where somebody moves it by hand, or reads it, it is looked again.
                 with suppress(StoreBusy):
                     await store.give_up_move(move, patience_s=PATIENCE_S[0])
+        self._is_clear = not await store.moves()
 
     async def _first(self, store: Tiered) -> PlannedMove:
         """What was begun goes on first."""
