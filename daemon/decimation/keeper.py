@@ -16,7 +16,7 @@ from daemon.tiers.pace import Allowance, Paced
 from schemas.api.decimation import DecimationStatus, NextReduction, ReducingPeriod
 from schemas.config import Config
 from schemas.decimation import Decimated
-from schemas.retention import Span, spans_of
+from schemas.retention import Period, Span, spans_of
 
 EVERY_S = 60.0
 NAMED = 3
@@ -88,6 +88,7 @@ class DecimationKeeper(Looking):
     async def _plan_again(self, store: Decimating) -> None:
         partitions, dropped = await self._store.partitions(), await self._store.dropped()
         self._account = await store.decimated()
+        self._tell_pipelines()
         newest = await newest_of(self._store, aging(self._config))
         waited_for = {name: await self._left_alone(name) for name in partitions}
         for name, pipeline in self._pipelines.items():
@@ -139,6 +140,7 @@ class DecimationKeeper(Looking):
         # There and back: it is gone through, and what is left of it is written again.
         paced = Paced(2 * reduction.nbytes, self._config.decimation.mib_per_s, self._allowance.share)
         self._reducing = reduction, paced
+        self._tell_pipelines(period)
         try:
             after = await _reduced_patiently(store, reduction, paced, self._now_ns())
         except PeriodTouched as error:
@@ -154,6 +156,12 @@ class DecimationKeeper(Looking):
             self._tell(reduction, after.readings - (0 if before is None else before.readings))
         finally:
             self._reducing = None
+
+    def _tell_pipelines(self, *more: Period) -> None:
+        """Tell what was reduced, and what is about to be, before any of it is."""
+        for name, pipeline in self._pipelines.items():
+            there = [each.period for each in self._account.get(name, ())]
+            pipeline.dropped.reduce([*there, *(period for period in more if period.group == name)])
 
     def _tell(self, reduction: PlannedReduction, readings: int) -> None:
         if readings:
