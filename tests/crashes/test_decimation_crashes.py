@@ -9,17 +9,16 @@ import pytest
 
 from backends.base import StoreError
 from backends.decimation.figures import figures_of, together
-from backends.postgresql import PostgresqlStore
 from backends.throwaway.base import ThrowawayServer
 from schemas.queries import Totals, WindowReadings
 from schemas.readings import Array
-from tests.crashes.test_move_crashes import rng, server
+from tests.crashes.test_move_crashes import folder, kind, rng, server
 from tests.support.decimation_crash_process import CONFIG, keeper_of, live
 from tests.support.kills import KILLS
 from tests.support.lives import Life
 from tests.support.retention_crash_process import GROUP, HOURS, TRIGGERS, fill, store_at
 
-__all__ = ["rng", "server"]
+__all__ = ["folder", "kind", "rng", "server"]
 
 LASTS_S = 0.6
 BUCKET_NS = round(CONFIG.decimation.bucket_s * 1e9) if CONFIG.decimation.bucket_s else 0
@@ -60,6 +59,7 @@ async def see_it_end(store: Any, before: Array) -> None:
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.postgresql.decimation.STEP_BYTES", 2 * 8192)
+    monkeypatch.setattr("backends.mysql.decimation.STEP_READINGS", 200)
 
 
 async def test_the_daemon_is_killed_while_it_reduces(server: ThrowawayServer, schema: str, rng: random.Random) -> None:
@@ -88,7 +88,6 @@ async def test_the_server_is_killed_while_periods_are_reduced(
 ) -> None:
     dsn = await asyncio.to_thread(server.start)
     store = store_at(dsn, schema)
-    assert isinstance(store, PostgresqlStore)
     await store.open()
     await fill(store)
     before = await raw_of(store)
