@@ -379,7 +379,8 @@ class Backlog:
             return 0
         newest, now_s = self._held[-1], self._clock.now().monotonic_ns / 1e9
         held_s = newest.since_s + self._hold_s - now_s
-        if await journal.write_upto(newest.number, min(held_s, within_s)) or held_s <= within_s:
+        await journal.write_upto(newest.number, min(held_s, within_s))
+        if held_s <= within_s:
             return 0
         return sum(each.readings for each in self._held if each.number >= journal.unwritten)
 

@@ -198,18 +198,12 @@ class JournalKeeper:
         self._beside.wake()
         return await asyncio.wrap_future(future)
 
-    async def write_upto(self, number: int, within_s: float) -> bool:
-        """Write all that was put up to this number, and try again for so long where the disk does not take it.
-
-        Returns whether it is written, or the database has it for good.
-        """
+    async def write_upto(self, number: int, within_s: float) -> None:
+        """Wait until all that was put up to this number is written, for so long where the disk does not take it."""
+        self._request_write()
         until_s = self._now() + within_s
-        while self._next <= number:
-            if self._now() >= until_s:
-                return False
-            self._request_write()
+        while self._next <= number and self._now() < until_s:  # noqa: ASYNC110 - another thread writes
             await asyncio.sleep(WRITE_WITHIN_S)
-        return True
 
     async def end(self) -> None:
         """Write what was put, as far as there is room, sync it, and let go of the journal.
