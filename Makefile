@@ -191,6 +191,10 @@ bench-visits: $(INSTALLED) $(FERRETDB) ## Measure mock DIA visits, ours against 
 bench-folders: $(INSTALLED) $(FERRETDB) ## Measure snapshots of folders with a deadline, within an hour (ARGS="--quick": 5 minutes)
 	@exec $(BIN)/python -m benchmarks.folders.run $(ARGS)
 
+.PHONY: bench-tiers
+bench-tiers: $(INSTALLED) ## Measure tiers on a fast and a slow disk against "The Long Tail", within 25 minutes (ARGS="--scale 0.05": 3)
+	@exec $(BIN)/python -m benchmarks.tiers.run $(ARGS)
+
 .PHONY: soak
 soak: $(INSTALLED) ## An hour under load with kills and outages: nothing lost, nothing grows (TRIGGERLOG_SOAK_S=600 make soak)
 	@TRIGGERLOG_SOAK=1 $(BIN)/python -m pytest -m soak $(ARGS)

@@ -9,7 +9,7 @@ with arrays), `sql` (what PostgreSQL and MariaDB share), then one database: `pos
 by channel; `throwaway` starts servers for tests, drills and benchmarks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ def open_store(
     state_dir: Path,
     password: str | None = None,
     read_only: ReadOnly | None = None,
+    places: Sequence[str | None] = (),
 ) -> Store:
     """Make the store that the configuration names; `await store.open()` opens it.
 
@@ -47,8 +48,11 @@ def open_store(
         state_dir: folder for what the daemon keeps.
         password: for the DSN; it appears in no message.
         read_only: makes a store that is only asked, without `open`. An embedded PostgreSQL has to run already.
+        places: of the tiers, as `backends.base.Partition.place`, the one that is written into first; only where the
+            store is `backends.base.Tiered`.
 
     """
+    tiers = {"places": places} if places else {}
     store: Store = (
         KINDS[database.backend]
         .implementation()
@@ -60,6 +64,7 @@ def open_store(
             state_dir=state_dir,
             password=password,
             read_only=read_only,
+            **tiers,
         )
     )
     return store

@@ -3,16 +3,17 @@
 A store only writes and reads: no retry, sleep or batching.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 from uuid import UUID
 
 from schemas.api.status import Shortfall
 from schemas.batch import Batch, Durability, JournalPosition, Stream
+from schemas.decimation import Decimated, How
 from schemas.marks import Mark, MarksWithin
 from schemas.queries import Query
-from schemas.readings import Array
+from schemas.readings import Array, InstrumentGroup
 from schemas.retention import Dropped, Period, Rule
 
 
@@ -78,6 +79,18 @@ class AnswerTooLarge(StoreError):
 
     def __init__(self, most: int) -> None:
         super().__init__(f"there are more than {most:,} readings, or the triggers that may have them")
+
+
+class PeriodTouched(StoreUnavailable):
+    """Readings of a period changed while it was copied: the copy was thrown away, and they are where they were."""
+
+
+class PlaceRefused(StoreError):
+    """A place cannot be used for readings; the message names the problem and the fix. place: its name."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(problem)
+        self.place = place
 
 
 class SchemaMismatch(StoreError):
@@ -147,6 +160,29 @@ class ServerView:
     waits: Mapping[str, int] = field(default_factory=dict)
 
 
+class ReadCounters(NamedTuple):
+    """What a server has counted of the reading of one table, ever growing until it counts anew.
+
+    counted_by: whose counters these are: where it is another, they began at 0, with how the table was made.
+    rows, pages: how many the table has now.
+    scans, scanned_rows: scans that were begun, by each process of one, and rows that came in the order of the pages.
+    lookups, fetched_rows: looks into indexes, and rows that came by them.
+    pages_asked, pages_missed: pages that were asked for, for whatever reason, and those that the server had not cached.
+    maintained: how often the server has looked after the table, which asks for pages, too, but for no rows.
+    """
+
+    counted_by: int
+    rows: int
+    pages: int
+    scans: int
+    scanned_rows: int
+    lookups: int
+    fetched_rows: int
+    pages_asked: int
+    pages_missed: int
+    maintained: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Partition:
     """One partition of a group: readings and ledger together.
@@ -154,8 +190,12 @@ class Partition:
     start_ns, end_ns: start_ns <= time_ns < end_ns, ns since 1970-01-01 UTC; the one that takes what fits no other has
         the ends of int64, and comes first.
     rows: readings (`arrays` layout: triggers), the server's estimate where counting would be expensive.
-    size_bytes: on the server's disk, with indexes.
+    size_bytes: on the server's disk, with indexes; of MongoDB its documents, before they are compressed.
     readings_bytes: what of it the readings take, without the ledger; None where there are none: they were dropped.
+    place: where the readings lie, by the name that the server has for it; None where that is the database's own.
+    index_bytes: what of readings_bytes their indexes take, which stay where new readings are written.
+    may_move: whether the readings can be moved to another place. may_reduce: whether they can be reduced.
+    counted: what the server has counted of each table that has readings of it; none where it does not count so.
     """
 
     name: str
@@ -164,6 +204,24 @@ class Partition:
     rows: int
     size_bytes: int
     readings_bytes: int | None
+    place: str | None = None
+    index_bytes: int = 0
+    may_move: bool = False
+    may_reduce: bool = False
+    counted: tuple[ReadCounters, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Move:
+    """A move of a period that was begun and has not ended: of which group and partition, and where to."""
+
+    group: str
+    name: str
+    place: str | None
+
+
+Pace = Callable[[float], Awaitable[None]]
+"""Is awaited before each step of a move, and returns when it may be done; gets how much is copied, 0 to 1."""
 
 
 class Store(Protocol):
@@ -265,6 +323,71 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """Give back connections; an embedded server stops when its last user closes."""
+
+
+@runtime_checkable
+class Tiered(Protocol):
+    """What a store has besides that can keep the readings of each period in one of several places."""
+
+    async def move(self, period: Period, place: str | None, *, pace: Pace, patience_s: float) -> None:
+        """Move the readings of a period to a place, or go on where that was begun; nothing happens if they lie there.
+
+        Readers find all of them at every moment. Nothing is lost or doubled, and no table is left over that `moves`
+        does not name, whenever the daemon or the server ends. The period should not be one that is being written.
+
+        place: None is the database's own. patience_s: readers and the writing wait behind this no longer.
+
+        Raises:
+            PeriodTouched: readings of it came meanwhile.
+            StoreBusy: what has to be locked was in use for all of that time; the next call goes on from there.
+            StoreError: a right or the room is lacking, or there is no such partition.
+        """
+
+    async def moves(self) -> tuple[Move, ...]:
+        """The moves that were begun and have not ended."""
+
+    async def give_up_move(self, move: Move, *, patience_s: float) -> None:
+        """Remove what a move has made so far; the readings stay where they are.
+
+        Raises:
+            StoreBusy: what has to be locked was in use for all of that time.
+        """
+
+
+@runtime_checkable
+class Decimating(Protocol):
+    """What a store has besides that can reduce the readings of a period."""
+
+    async def decimate(
+        self, period: Period, how: How, *, window_ns: int, at_ns: int, pace: Pace, patience_s: float
+    ) -> Decimated:
+        """Reduce the readings of a period, or go on where that was begun, or with what came since it ended.
+
+        Each reading is found at every moment as it was stored, or in the figures of its bucket (`Every`: in the count
+        of the account), never in both, and never in neither; and so is the account, whenever the daemon or the server
+        ends. What lies within window_ns before or after a mark stays. The ledger stays. A period that was begun is
+        reduced as its account says, and its room given back at its end. Whoever calls it does so for one period of a
+        group at a time.
+
+        at_ns: now, by the daemon's clock. patience_s: readers and the writing wait behind this no longer.
+
+        Raises:
+            PeriodTouched: readings of it came while its room was given back: the next call does that again.
+            StoreBusy: what has to be locked was in use for all of that time; the next call goes on from there.
+            StoreError: a right or the room is lacking, or there is no such partition.
+        """
+
+    async def decimated(self) -> Mapping[str, tuple[Decimated, ...]]:
+        """The account of all that was reduced of every group, and of what is being reduced, by time."""
+
+    async def reduced(self, group: InstrumentGroup, start_ns: int, end_ns: int) -> Array:
+        """Figures of all that was reduced with start_ns <= start of the bucket < end_ns.
+
+        `schemas.decimation.reduced_dtype(group)`, by time and instrument.
+        """
+
+    def late(self, group: str) -> Collection[str]:
+        """Names of periods that were reduced and that this store has put readings into since, as far as it knows."""
 
 
 class Positioned(Protocol):

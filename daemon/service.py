@@ -27,6 +27,7 @@ from daemon.core.process.state_folder import only_one
 from daemon.core.supervision.notify import Notifier
 from daemon.core.supervision.progress_watch import Part
 from daemon.core.supervision.supervision import Supervision, status_line
+from daemon.decimation.keeper import DecimationKeeper
 from daemon.folders.opened import opened_folders
 from daemon.marks import MarkKeeper
 from daemon.pipeline.intake import Intake, open_intake
@@ -47,6 +48,7 @@ from daemon.telemetry.status.storage import StorageReport
 from daemon.telemetry.status.stream import StatusStream
 from daemon.telemetry.store.report import StoreReport
 from daemon.telemetry.store.watch import StoreWatch
+from daemon.tiers.keeper import TierKeeper
 from daemon.workloads.workloads import Workloads
 from schemas.api.status import Status
 from schemas.config import Config
@@ -172,6 +174,23 @@ class Service:
         self.retention = RetentionKeeper(
             self.store, config, loaded.state_dir, self._outside, events, pipelines=self.pipelines
         )
+        self.decimation = DecimationKeeper(
+            self.store,
+            config,
+            self._outside,
+            events,
+            pipelines=self.pipelines,
+            marks_waiting=lambda: self.marks.status().waiting,
+        )
+        self.tiers = TierKeeper(
+            self.store,
+            config,
+            loaded.state_dir,
+            self._outside,
+            events,
+            pipelines=self.pipelines,
+            busy=self.decimation.busy,
+        )
         self.workloads = Workloads(
             loaded, events, facts=lambda: report.facts, pipelines=self.pipelines, status=self._status
         )
@@ -188,11 +207,20 @@ class Service:
             alarms=self.alarms.statuses,
             marks=self.marks.status,
             retention=self.retention.status,
+            decimation=self.decimation.status,
+            tiers=self.tiers.status,
             state_dir=loaded.state_dir,
             conditions=lambda: None if self.conditions is None else self.conditions.status(),
         )
         self.stream = StatusStream(self.reporter)
-        self.storage = StorageReport(self.store, report, self.reporter, dropped=self.retention.account)
+        self.storage = StorageReport(
+            self.store,
+            report,
+            self.reporter,
+            dropped=self.retention.account,
+            tier_named=self.tiers.tier_named,
+            heat_of=self.tiers.heat_of,
+        )
         self._notifier = notifier or Notifier({})
         self._supervision = Supervision(self._notifier, self._status, self._parts, events)
         self.reload_wanted = asyncio.Event()
@@ -283,6 +311,8 @@ class Service:
         self.reporter.state = DaemonState.RUNNING
         self._say_ready("taking readings")
         self._start(tasks, "retention", self.retention.run())
+        self._start(tasks, "decimation", self.decimation.run())
+        self._start(tasks, "tiers", self.tiers.run())
         self._start(tasks, "reloads", self._reloader.run(self.reload_wanted))
         # What is here now stays: a collection that walks through all of it would hold up a commit for milliseconds.
         gc.collect()
@@ -449,6 +479,8 @@ class Service:
             self.folders.change(config.folders)
         self.workloads.change(config)
         self.retention.change(config)
+        self.decimation.change(config)
+        self.tiers.change(config)
         for pipeline in self.pipelines.values():
             pipeline.change(config)
         for intake in self.intakes.values():

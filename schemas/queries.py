@@ -178,6 +178,10 @@ class Means:
 
     By instrument and time; steps begin at multiples of step_ns since 1970, and one without readings is absent. A NaN
     among a step's values of a channel is left out of its mean, which is NaN where nothing else is there; it counts.
+
+    Where readings were reduced the answer is of their figures and of what stayed: as if nothing had been reduced where
+    their bucket divides step_ns, start_ns and end_ns. Else a step there is the next multiple of the bucket, and a
+    bucket counts as a whole where it begins.
     """
 
     group: InstrumentGroup

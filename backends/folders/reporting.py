@@ -4,13 +4,16 @@ Whoever commits needs to know no difference: a batch of such a group is one inse
 source, and its position is that of the batch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from uuid import UUID
 
 import numpy as np
 
 from backends.base import (
     BatchRejected,
+    Decimating,
+    Move,
+    Pace,
     Partition,
     SchemaMismatch,
     ServerView,
@@ -18,10 +21,12 @@ from backends.base import (
     StoreError,
     StoreFacts,
     StoreUnavailable,
+    Tiered,
 )
 from backends.folders.base import FoldersStore
 from schemas.batch import Batch, JournalPosition, Stream, position_owner
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
+from schemas.decimation import Decimated, How
 from schemas.folders.blocks import Insertion
 from schemas.folders.reports import difference, folder_of, intervals_of
 from schemas.ledger import ledger_dtype
@@ -180,6 +185,42 @@ class ReportingStore:
     async def drop(self, period: Period, rule: Rule, *, at_ns: int, patience_s: float) -> Dropped:
         """Drop readings of a group that has a table."""
         return await self._tables.drop(period, rule, at_ns=at_ns, patience_s=patience_s)
+
+    async def move(self, period: Period, place: str | None, *, pace: Pace, patience_s: float) -> None:
+        """Move readings of a group that has a table."""
+        assert isinstance(self._tables, Tiered)
+        await self._tables.move(period, place, pace=pace, patience_s=patience_s)
+
+    async def moves(self) -> tuple[Move, ...]:
+        """The moves of groups that have tables."""
+        return await self._tables.moves() if isinstance(self._tables, Tiered) else ()
+
+    async def give_up_move(self, move: Move, *, patience_s: float) -> None:
+        """Remove what a move has made so far."""
+        assert isinstance(self._tables, Tiered)
+        await self._tables.give_up_move(move, patience_s=patience_s)
+
+    async def decimate(
+        self, period: Period, how: How, *, window_ns: int, at_ns: int, pace: Pace, patience_s: float
+    ) -> Decimated:
+        """Reduce readings of a group that has a table."""
+        assert isinstance(self._tables, Decimating)
+        return await self._tables.decimate(
+            period, how, window_ns=window_ns, at_ns=at_ns, pace=pace, patience_s=patience_s
+        )
+
+    async def decimated(self) -> Mapping[str, tuple[Decimated, ...]]:
+        """The account of the groups that have tables."""
+        return await self._tables.decimated() if isinstance(self._tables, Decimating) else {}
+
+    async def reduced(self, group: InstrumentGroup, start_ns: int, end_ns: int) -> Array:
+        """Figures of a group that has a table."""
+        assert isinstance(self._tables, Decimating)
+        return await self._tables.reduced(group, start_ns, end_ns)
+
+    def late(self, group: str) -> Collection[str]:
+        """Periods of a group that has a table."""
+        return self._tables.late(group) if isinstance(self._tables, Decimating) else ()
 
     async def dropped(self) -> Mapping[str, tuple[Dropped, ...]]:
         """The account of the groups that have tables."""

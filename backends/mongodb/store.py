@@ -10,11 +10,14 @@ import pymongo
 from pymongo import ReadPreference
 
 from backends.base import GroupLocked, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError, StoreFacts
+from backends.mongodb.accounts import account_of
 from backends.mongodb.marks import MarkDocuments
 from backends.mongodb.protocol.documents import NotOurDocuments
 from backends.mongodb.reading.activity import ask_view
 from backends.mongodb.reading.group import GroupReader
+from backends.mongodb.reading.periods import Periods
 from backends.mongodb.reading.queries import MongodbQuestions
+from backends.mongodb.retention import MongodbDropping
 from backends.mongodb.schema.create import GroupCollections, check_width, create_or_check, missing_from
 from backends.mongodb.server.client import Client, make_client, target_of
 from backends.mongodb.server.errors import login_refused, taken_too_long, translated
@@ -32,6 +35,9 @@ log = logging.getLogger(__name__)
 
 READERS = 4
 """Questions that are under way at the same time in a store that also writes."""
+
+DROPPED_WITHIN_S = 3600.0
+"""All that is dropped is read twice."""
 
 
 class MongodbStore:
@@ -66,6 +72,7 @@ class MongodbStore:
         self._collections = {
             name: GroupCollections(group=group, layout=layouts[name]) for name, group in groups.items()
         }
+        self._periods = {name: Periods(database.partition) for name in groups}
         self._client: Client | None = None
         self._server: Server | None = None
         self._writers = {
@@ -134,11 +141,9 @@ class MongodbStore:
 
     async def ask(self, query: Query) -> Array:
         """Answer a question."""
-        of = self._collections[query.group.name]
         within_s = query.within_s if isinstance(query, Totals) else None
         async with self._reader(within_s) as (database, server):
-            group = GroupReader(database=database, server=server, of=of, logger=self._logger)
-            return await MongodbQuestions(group).answer(query)
+            return await MongodbQuestions(self._group(database, server, query.group.name)).answer(query)
 
     async def keep_mark(self, mark: Mark) -> bool:
         """Keep a mark, unless its id is there."""
@@ -181,16 +186,29 @@ class MongodbStore:
             return await ask_view(database)
 
     async def partitions(self) -> Mapping[str, tuple[Partition, ...]]:
-        """There are none."""
-        return dict.fromkeys(self._collections, ())
+        """The stretches of time that there are triggers of, as SQL databases have partitions; `rows` is an estimate."""
+        async with self._reader() as (database, server):
+            return {
+                name: await periods.partitions(self._group(database, server, name))
+                for name, periods in self._periods.items()
+            }
 
     async def drop(self, period: Period, rule: Rule, *, at_ns: int, patience_s: float) -> Dropped:
-        """Refuse: a group is one collection, of which nothing goes as a whole."""
-        raise StoreError(f"group {period.group!r} is one collection in {self._target}: no period of it can be dropped")
+        """Count what is there of a period, and remove it; nobody waits behind it."""
+        # Within a time of its own, not the driver's, which would look for a server that is gone for as long.
+        with translated(self._target):
+            async with asyncio.timeout(DROPPED_WITHIN_S), self._turns:
+                database, server = await self._connect()
+                return await self._dropping(database, server, period.group).drop(period, rule, at_ns)
+
+    def _dropping(self, database: Database, server: Server, group: str) -> MongodbDropping:
+        reader, concern = self._group(database, server, group), server.write_concern(Durability.SYNC, self._timeout_s)
+        return MongodbDropping(reader, self._writers[group], concern=concern, target=self._target)
 
     async def dropped(self) -> Mapping[str, tuple[Dropped, ...]]:
-        """Nothing."""
-        return dict.fromkeys(self._collections, ())
+        """The account of all that was dropped."""
+        async with self._reader() as (database, _):
+            return {name: (await account_of(database, name, of.layout)).all() for name, of in self._collections.items()}
 
     async def close(self) -> None:
         """Give the leases and the connections back."""
@@ -222,6 +240,9 @@ class MongodbStore:
         async with self._reader() as (database, server):
             concern = server.write_concern(Durability.SYNC, self._timeout_s)
             yield MarkDocuments(database, self._logger, concern=concern, target=self._target)
+
+    def _group(self, database: Database, server: Server, name: str) -> GroupReader:
+        return GroupReader(database=database, server=server, of=self._collections[name], logger=self._logger)
 
     def _given_up(self) -> AbstractContextManager[None]:
         return taken_too_long(self._target, self._read_only.give_up_s) if self._read_only else nullcontext()

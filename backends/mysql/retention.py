@@ -8,21 +8,30 @@ partition has none. 4. What was counted, in one transaction. 5. The table is dro
 no other partition, takes the span over. 7. The row says that it ended.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from pymysql.err import MySQLError
 
 from backends.base import StoreBusy
+from backends.diagnosis.retention import no_such
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import compiled, literal, quoted
-from backends.mysql.schema.partitions import FIRST, MOVED_AT_MOST, Range, how_full, listing, ranges_of, reorganize
-from backends.mysql.server.errors import LOCK_WAIT, number_of
-from backends.mysql.server.locks import release, take
+from backends.mysql.schema.partitions import (
+    FIRST,
+    MOVED_AT_MOST,
+    Range,
+    how_full,
+    listing,
+    range_name,
+    ranges_of,
+    reorganize,
+)
+from backends.mysql.schema.places import beside, definition_of
+from backends.mysql.server.locks import LEAST_PATIENCE_S, briefly, release, take
+from backends.sql.accounting import Accounting
 from backends.sql.connection import LockNotGranted
-from backends.sql.retention import Dropping, apart_name, no_such
+from backends.sql.retention import Dropping, apart_name
 from schemas.retention import Dropped, Period, Rule
 
 
@@ -37,18 +46,58 @@ async def tables_there(connection: Connection, schema: str, names: Sequence[str]
     return {str(name) for (name,) in found}
 
 
-LEAST_PATIENCE_S = 1
-"""The server's clock for locks has whole seconds."""
+def dropping_lock(schema: str, table: str) -> str:
+    """Name of the lock of who drops a period of a table, or exchanges one."""
+    return f"dropping {schema}.{table}"
 
 
-class MysqlDropping(Dropping[Connection]):
-    """Drops periods of one group; EXCHANGE and what follows wait for open transactions that have read the table."""
+class MysqlAccounting(Accounting[Connection]):
+    """Keeps the account of periods over a connection to MariaDB or MySQL."""
 
     server_ns = "SELECT UNIX_TIMESTAMP() * 1000000000"
 
+    async def _rows(self, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
+        return await self._connection.fetch(compiled(select))
+
+    async def _fetch(self, text: str) -> Sequence[Sequence[Any]]:
+        return await self._connection.fetch(text)
+
+    def _literal(self, text: str) -> str:
+        return literal(text)
+
+    def _quoted(self, *names: str) -> str:
+        return quoted(*names)
+
+    async def _briefly(self, statement: str) -> None:
+        """Run what needs the table alone, if that is to be had within the patience."""
+        try:
+            await briefly(self._connection, statement, self._patience_s)
+        except LockNotGranted as error:
+            raise StoreBusy(f"table {self._tables.data.name!r} is in use") from error
+
+    async def _size_of(self, period: Period) -> int:
+        """What a period's partition takes, in bytes.
+
+        Raises:
+            StoreError: there is none.
+        """
+        name, table = range_name(period.name), self._tables.data.name
+        sizes = await self._fetch(
+            "SELECT DATA_LENGTH + INDEX_LENGTH FROM information_schema.PARTITIONS"
+            f" WHERE TABLE_SCHEMA = {literal(self._schema)} AND TABLE_NAME = {literal(table)}"
+            f" AND PARTITION_NAME = {literal(name)}"
+        )
+        if not sizes:
+            raise no_such(period)
+        return int(sizes[0][0] or 0)
+
+
+class MysqlDropping(MysqlAccounting, Dropping[Connection]):
+    """Drops periods of one group; EXCHANGE and what follows wait for open transactions that have read the table."""
+
     async def drop(self, period: Period, rule: Rule, at_ns: int) -> Dropped:
         """Drop a period, under a lock: a statement of a client that was killed goes on, and may exchange it yet."""
-        name = f"dropping {self._schema}.{self._tables.data.name}"
+        name = dropping_lock(self._schema, self._tables.data.name)
         try:
             await take(self._connection, name, LEAST_PATIENCE_S)
         except LockNotGranted:
@@ -60,15 +109,7 @@ class MysqlDropping(Dropping[Connection]):
         return dropped
 
     async def _set_apart(self, begun: Dropped) -> None:
-        name, table = self._range_of(begun.period), self._tables.data.name
-        sizes = await self._fetch(
-            "SELECT DATA_LENGTH + INDEX_LENGTH FROM information_schema.PARTITIONS"
-            f" WHERE TABLE_SCHEMA = {literal(self._schema)} AND TABLE_NAME = {literal(table)}"
-            f" AND PARTITION_NAME = {literal(name)}"
-        )
-        if not sizes:
-            raise no_such(begun.period)
-        await self._connection.run(self._begin(begun, int(sizes[0][0] or 0)))
+        await self._connection.run(self._begin(begun, await self._size_of(begun.period)))
 
     async def _complete_apart(self, begun: Dropped, *, is_counted: bool) -> None:
         apart, table = self._apart(begun.period), quoted(self._schema, self._tables.data.name)
@@ -76,20 +117,19 @@ class MysqlDropping(Dropping[Connection]):
             return
         # While it is empty the partition, whatever it holds by now, may be exchanged with it again.
         await self._connection.run(f"DROP TABLE IF EXISTS {apart}")
-        await self._connection.run(f"CREATE TABLE {apart} LIKE {table}")
-        await self._connection.run(f"ALTER TABLE {apart} REMOVE PARTITIONING")
-        name = quoted(self._range_of(begun.period))
+        definition = await definition_of(self._connection, self._schema, self._tables.data.name)
+        await self._connection.run(beside(definition, apart, None))
+        name = quoted(range_name(begun.period.name))
         try:
             await self._briefly(f"ALTER TABLE {table} EXCHANGE PARTITION {name} WITH TABLE {apart}")
         except StoreBusy:
             # Nothing has changed but the row, and nothing has to be gone on with.
             await self._connection.run(f"DROP TABLE {apart}")
-            await self._connection.run(f"DELETE FROM {quoted(self._schema, 'dropped')} WHERE {self._head_of(begun)}")
+            await self._connection.run(f"DELETE FROM {quoted(self._schema, 'dropped')} WHERE {self._key_of(begun)}")
             raise
 
-    async def _finish(self, begun: Dropped, rows: list[dict[str, Any]], at_ns: int) -> None:
-        insert = [self._insert(rows)] if rows else []
-        counted = [*insert, self._note(begun, counted_ns=at_ns)]
+    async def _finish(self, begun: Dropped, counted: list[str], at_ns: int) -> None:
+        counted = [*counted, self._note(begun, counted_ns=at_ns)]
         for statement in ("START TRANSACTION", *counted, "COMMIT"):
             await self._connection.run(statement)
         await self._connection.run(f"DROP TABLE IF EXISTS {self._apart(begun.period)}")
@@ -98,7 +138,7 @@ class MysqlDropping(Dropping[Connection]):
 
     async def _merge(self, period: Period) -> None:
         """Let `first` take the span over, where it lies next to it: with what has come there since by a wrong clock."""
-        table, name = self._tables.data.name, self._range_of(period)
+        table, name = self._tables.data.name, range_name(period.name)
         ranges = ranges_of(await self._connection.fetch(listing(self._schema, table)))
         names = [each.name for each in ranges]
         if names[:1] != [FIRST] or names[1:2] != [name]:
@@ -117,37 +157,6 @@ class MysqlDropping(Dropping[Connection]):
             # An empty partition that stays costs little.
             return
 
-    async def _briefly(self, statement: str) -> None:
-        """Run what needs the table alone, if that is to be had within the patience."""
-        wait_s = max(LEAST_PATIENCE_S, math.ceil(self._patience_s))
-        await self._connection.run(f"SET @waits = @@lock_wait_timeout, lock_wait_timeout = {wait_s}")
-        busy: MySQLError | None = None
-        try:
-            await self._connection.run(statement)
-        except MySQLError as error:
-            if number_of(error) not in LOCK_WAIT:
-                raise
-            busy = error
-        await self._connection.run("SET lock_wait_timeout = @waits")
-        if busy is not None:
-            raise StoreBusy(f"table {self._tables.data.name!r} is in use") from busy
-
     async def _has_rows(self, period: Period) -> bool:
         there = await tables_there(self._connection, self._schema, [apart_name(self._tables, period.name)])
         return bool(there) and bool(await self._fetch(f"SELECT 1 FROM {self._apart(period)} LIMIT 1"))
-
-    def _range_of(self, period: Period) -> str:
-        """Name of the partition: one of a stretch of time is called by that elsewhere."""
-        return f"p{period.name}" if period.name.isdigit() else period.name
-
-    async def _rows(self, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
-        return await self._connection.fetch(compiled(select))
-
-    async def _fetch(self, text: str) -> Sequence[Sequence[Any]]:
-        return await self._connection.fetch(text)
-
-    def _literal(self, text: str) -> str:
-        return literal(text)
-
-    def _quoted(self, *names: str) -> str:
-        return quoted(*names)

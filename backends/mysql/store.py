@@ -3,17 +3,22 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
 from backends.base import ReadOnly, StoreError, StoreFacts, StoreUnavailable
+from backends.mysql.decimation import MysqlReducing
+from backends.mysql.moving import MysqlMoving
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import compiled, literal, quoted
 from backends.mysql.reading import activity
 from backends.mysql.reading.queries import MysqlQuestions
+from backends.mysql.reading.reduced import reduced
 from backends.mysql.retention import MysqlDropping
 from backends.mysql.schema.create import Schema
+from backends.mysql.schema.places import check_places
 from backends.mysql.schema.tables import mysql_tables
 from backends.mysql.server.address import address_of, connect
 from backends.mysql.server.driver import DRIVER
@@ -39,6 +44,7 @@ class MysqlStore(SqlStore[Connection]):
         password: goes before one in the DSN.
         read_only: makes a store that is only asked.
         bulk: False sends rows as MySQL takes them even to a MariaDB, which has a faster way.
+        places: directories of the tiers; None, which the first one has to be, is the server's own folder.
     """
 
     def __init__(
@@ -51,8 +57,10 @@ class MysqlStore(SqlStore[Connection]):
         password: str | None = None,
         read_only: ReadOnly | None = None,
         bulk: bool = True,
+        places: Sequence[str | None] = (),
     ) -> None:
         assert database.dsn is not None
+        self._places = places
         self._bulk = bulk
         self._address = address_of(database.dsn, password)
         self._endings: set[asyncio.Task[None]] = set()
@@ -71,6 +79,10 @@ class MysqlStore(SqlStore[Connection]):
             view=activity.view,
             partitions_of=activity.partitions_of,
             dropping=MysqlDropping,
+            reducing=MysqlReducing,
+            reduced=reduced,
+            # Whoever writes gives up after that time.
+            moving=partial(MysqlMoving, connect=self._connect, held_most_s=database.command_timeout_s / 2),
             database=database,
             logger=logger,
             tables={name: mysql_tables(schema, group, layouts[name]) for name, group in groups.items()},
@@ -89,7 +101,9 @@ class MysqlStore(SqlStore[Connection]):
         """Look at the server, the rights and the schema without changing anything."""
         with login_refused():
             async with self._reader() as connection:
-                return await self._schema.check(connection)
+                missing = await self._schema.check(connection)
+                await self._check_places(connection)
+                return missing
 
     async def facts(self) -> StoreFacts:
         """Ask the server what it is and what it really does about durability."""
@@ -112,7 +126,7 @@ class MysqlStore(SqlStore[Connection]):
             target=self._target,
             rows={name: found.get(tables.data.name, empty)[0] for name, tables in self._tables.items()},
             size_bytes={
-                name: sum(found.get(table.name, empty)[1] for table in (tables.data, tables.ledger))
+                name: sum(found.get(table.name, empty)[1] for table in tables.all())
                 for name, tables in self._tables.items()
             },
         )
@@ -125,6 +139,10 @@ class MysqlStore(SqlStore[Connection]):
 
     async def _create_or_check(self, connection: Connection) -> None:
         await self._schema.create_or_check(connection)
+        await self._check_places(connection)
+
+    async def _check_places(self, connection: Connection) -> None:
+        await check_places(connection, self._database.schema_name, self._places, self._target)
 
     def _abandoned(self, connection: Connection) -> None:
         """Have the server end what nobody waits for: it does not notice that its client has gone until it answers."""

@@ -6,34 +6,56 @@ from typing import Any
 import sqlalchemy as sa
 
 from backends.base import StoreError
+from backends.diagnosis.retention import no_such
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import compiled, literal, quoted
-from backends.sql.retention import Dropping, no_such
+from backends.sql.accounting import Accounting
+from backends.sql.retention import Dropping
 from schemas.retention import Dropped
 
 DURABLY = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
 """In a transaction: it survives a crash of the server, whatever other sessions ask for."""
-IS_PARTITION = """
-    SELECT CASE WHEN pg_has_role(relowner, 'USAGE') THEN pg_total_relation_size(oid) ELSE -1 END
+SIZE_OF_PARTITION = """
+    SELECT CASE WHEN pg_has_role(relowner, 'USAGE')
+           THEN (SELECT sum(pg_total_relation_size(relid))::int8 FROM pg_partition_tree(oid)) ELSE -1 END
     FROM pg_class WHERE oid = to_regclass($1) AND relispartition
 """
 """The size of a partition; -1 where it belongs to a role that the login is no member of."""
 
 
-class PostgresqlDropping(Dropping[Connection]):
+class PostgresqlAccounting(Accounting[Connection]):
+    """Keeps the account of periods over a connection to PostgreSQL."""
+
+    server_ns = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::int8"
+
+    async def _rows(self, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
+        return await self._fetch(compiled(select))
+
+    async def _fetch(self, text: str) -> Sequence[Sequence[Any]]:
+        return [tuple(row) for row in await self._connection.fetch(text)]
+
+    def _literal(self, text: str) -> str:
+        return literal(text)
+
+    def _quoted(self, *names: str) -> str:
+        return quoted(*names)
+
+    def _table(self, name: str) -> str:
+        return quoted(self._schema, name)
+
+
+class PostgresqlDropping(PostgresqlAccounting, Dropping[Connection]):
     """Drops periods of one group.
 
     Only DETACH needs the group's table alone: a moment, at whose end nobody waits any more. CONCURRENTLY is refused
     beside a default partition.
     """
 
-    server_ns = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::int8"
-
     async def _set_apart(self, begun: Dropped) -> None:
         child = self._apart(begun.period)
         async with self._connection.transaction():
             await self._connection.execute(f"SET LOCAL lock_timeout = '{round(1000 * self._patience_s)}ms'; {DURABLY}")
-            size = await self._connection.fetchval(IS_PARTITION, child)
+            size = await self._connection.fetchval(SIZE_OF_PARTITION, child)
             if size is None:
                 raise no_such(begun.period)
             if size < 0:
@@ -49,19 +71,7 @@ class PostgresqlDropping(Dropping[Connection]):
         # A writer that wrote into it by its name last waits until the end, and finds that it is gone.
         await self._connection.execute(f"BEGIN; LOCK TABLE {self._apart(begun.period)} IN SHARE MODE")
 
-    async def _finish(self, begun: Dropped, rows: list[dict[str, Any]], at_ns: int) -> None:
-        statements = [DURABLY, *([self._insert(rows)] if rows else [])]
-        statements += [self._note(begun, counted_ns=at_ns, dropped_ns=at_ns), f"DROP TABLE {self._apart(begun.period)}"]
-        await self._connection.execute(";".join([*statements, "COMMIT"]))
-
-    async def _rows(self, select: sa.SelectBase) -> Sequence[Sequence[Any]]:
-        return await self._fetch(compiled(select))
-
-    async def _fetch(self, text: str) -> Sequence[Sequence[Any]]:
-        return [tuple(row) for row in await self._connection.fetch(text)]
-
-    def _literal(self, text: str) -> str:
-        return literal(text)
-
-    def _quoted(self, *names: str) -> str:
-        return quoted(*names)
+    async def _finish(self, begun: Dropped, counted: list[str], at_ns: int) -> None:
+        noted = self._note(begun, counted_ns=at_ns, dropped_ns=at_ns)
+        statements = [DURABLY, *counted, noted, f"DROP TABLE {self._apart(begun.period)}", "COMMIT"]
+        await self._connection.execute(";".join(statements))

@@ -4,18 +4,23 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import asyncpg
 import sqlalchemy as sa
 
 from backends.base import ReadOnly, StoreFacts, StoreUnavailable
+from backends.postgresql.decimation import PostgresqlReducing
+from backends.postgresql.moving import PostgresqlMoving
 from backends.postgresql.protocol.connection import Connection, target_of
 from backends.postgresql.protocol.sql import compiled, literal, quoted
 from backends.postgresql.reading import activity
+from backends.postgresql.reading.figures import reduced
 from backends.postgresql.reading.queries import PostgresqlQuestions
 from backends.postgresql.retention import DURABLY, PostgresqlDropping
 from backends.postgresql.schema.create import Missing, create_or_check, missing_from
+from backends.postgresql.schema.places import check_places
 from backends.postgresql.server.driver import DRIVER
 from backends.postgresql.server.durability import SETTINGS, held
 from backends.postgresql.server.embedded import EmbeddedPostgresql
@@ -34,7 +39,7 @@ CHECK_CLIENT = "SET client_connection_check_interval = '1s'"
 VALUES = f"SELECT name, setting FROM pg_settings WHERE name = ANY('{{{','.join(('server_version', *SETTINGS))}}}')"
 SIZES = """
     SELECT sum(greatest(c.reltuples, s.n_live_tup, 0)) FILTER (WHERE t.k = 1)::int8 AS rows,
-           sum(pg_total_relation_size(c.oid))::int8 AS bytes
+           (sum(pg_total_relation_size(c.oid)) + coalesce(pg_total_relation_size(to_regclass($2)), 0))::int8 AS bytes
     FROM unnest($1::text[]) WITH ORDINALITY AS t(name, k)
     CROSS JOIN LATERAL pg_partition_tree(to_regclass(t.name)) AS p
     JOIN pg_class c ON c.oid = p.relid
@@ -50,6 +55,7 @@ class PostgresqlStore(SqlStore[Connection]):
         server: the embedded server to start and stop with the store, or to find running where the store is for
             reading; None when `database.dsn` names one.
         read_only: makes a store that is only asked.
+        places: tablespaces of the tiers, the one that is written into first; None is the database's own.
     """
 
     def __init__(
@@ -62,13 +68,16 @@ class PostgresqlStore(SqlStore[Connection]):
         password: str | None = None,
         server: EmbeddedPostgresql | None = None,
         read_only: ReadOnly | None = None,
+        places: Sequence[str | None] = (),
     ) -> None:
         self._password = password
+        self._places = places
+        self._first = places[0] if places else None
         self._server = server
         schema = database.schema_name
         super().__init__(
             DRIVER,
-            writer=PostgresqlGroupWriter,
+            writer=partial(PostgresqlGroupWriter, place=self._first),
             questions=PostgresqlQuestions,
             marks=MarkStatements(
                 schema,
@@ -81,6 +90,9 @@ class PostgresqlStore(SqlStore[Connection]):
             view=activity.view,
             partitions_of=activity.partitions_of,
             dropping=PostgresqlDropping,
+            reducing=partial(PostgresqlReducing, first=self._first),
+            reduced=reduced,
+            moving=partial(PostgresqlMoving, first=self._first),
             database=database,
             logger=logger,
             tables={name: group_tables(schema, group, layouts[name]) for name, group in groups.items()},
@@ -101,6 +113,7 @@ class PostgresqlStore(SqlStore[Connection]):
                 try:
                     async with connection.transaction(readonly=True):
                         missing = await missing_from(connection, schema, self._logger, tables, self._target)
+                        await check_places(connection, self._places, self._target)
                 finally:
                     connection.terminate()
         return missing.words(schema)
@@ -113,7 +126,8 @@ class PostgresqlStore(SqlStore[Connection]):
             settings = {row["name"]: row["setting"] for row in await connection.fetch(VALUES)}
             for name, tables in self._tables.items():
                 names = [quoted(self._database.schema_name, t.name) for t in (tables.data, tables.ledger)]
-                found = await connection.fetchrow(SIZES, names)
+                reduced = quoted(self._database.schema_name, tables.reduced.name)
+                found = await connection.fetchrow(SIZES, names, reduced)
                 rows[name], size[name] = (found["rows"] or 0, found["bytes"] or 0) if found else (0, 0)
         return StoreFacts(
             backend="postgresql",
@@ -135,6 +149,7 @@ class PostgresqlStore(SqlStore[Connection]):
     async def _create_or_check(self, connection: Connection) -> None:
         schema = self._database.schema_name
         await create_or_check(connection, schema, self._logger, self._tables.values(), self._target)
+        await check_places(connection, self._places, self._target)
 
     def _session_settings(self) -> dict[str, str]:
         name = f"triggerlog {self._logger}"

@@ -39,6 +39,7 @@ class Driver(Generic[C]):
     give_back: closes a connection in order, or at once where the server does not answer.
     roll_back: ends the transaction that a refused batch has left open, if it has.
     take_lock: of a name and seconds: takes a lock that goes with the connection; raises LockNotGranted.
+    release_lock: of a name: gives it back.
     """
 
     translated: Callable[..., AbstractContextManager[None]]
@@ -48,6 +49,7 @@ class Driver(Generic[C]):
     give_back: Callable[[C], Awaitable[None]]
     roll_back: Callable[[C], Awaitable[None]]
     take_lock: Callable[[C, str, float], Awaitable[None]]
+    release_lock: Callable[[C, str], Awaitable[None]]
 
     def over(self, connection_of: Callable[[D], C]) -> "Driver[D]":
         """The same for what has a connection of this driver."""
@@ -59,6 +61,7 @@ class Driver(Generic[C]):
             give_back=lambda session: self.give_back(connection_of(session)),
             roll_back=lambda session: self.roll_back(connection_of(session)),
             take_lock=lambda session, name, timeout_s: self.take_lock(connection_of(session), name, timeout_s),
+            release_lock=lambda session, name: self.release_lock(connection_of(session), name),
         )
 
 

@@ -2,25 +2,29 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Generic
 from uuid import UUID
 
 import sqlalchemy as sa
 
-from backends.base import GroupLocked, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError
+from backends.base import GroupLocked, Move, Pace, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError
 from backends.questions import Questions
+from backends.sql.accounting import select_decimated
 from backends.sql.connection import C, Driver
+from backends.sql.decimation import LateForReduced, Reducing, decimated_of
 from backends.sql.marks import MarkStatements, mark_of
+from backends.sql.moving import Moving
 from backends.sql.retention import Dropping, dropped_of, select_dropped
 from backends.sql.tables import GroupTables, shared_tables
 from backends.sql.writing import GroupWriter
 from schemas.batch import Batch, JournalPosition, Stream
 from schemas.config import DatabaseConfig
+from schemas.decimation import Decimated, How
 from schemas.marks import Mark, MarksWithin
 from schemas.queries import Query, Totals
-from schemas.readings import Array
+from schemas.readings import Array, InstrumentGroup
 from schemas.retention import Dropped, Period, Rule
 
 READERS = 4
@@ -28,6 +32,8 @@ READERS = 4
 
 DROPPED_WITHIN_S = 3600.0
 """To count what is dropped all of it is read once."""
+MOVED_WITHIN_S = REDUCED_WITHIN_S = 30 * 86_400.0
+"""These last as long as their pace wants."""
 
 
 class SqlStore(ABC, Generic[C]):
@@ -38,7 +44,8 @@ class SqlStore(ABC, Generic[C]):
         writer, questions: make what writes a group, and what answers about one over a connection.
         marks: makes the statements about marks.
         view, partitions_of: ask for the server's view of itself, and for the partitions of a group.
-        dropping: makes what drops periods of a group over a connection.
+        dropping, moving, reducing: make what drops, what moves, and what reduces, periods of a group over a connection.
+        reduced: asks for figures of what was reduced.
         database: names the schema, and how long a call may take.
         logger: whose readings are written.
         tables: of each group, by its name.
@@ -56,6 +63,9 @@ class SqlStore(ABC, Generic[C]):
         view: Callable[[C], Awaitable[ServerView]],
         partitions_of: Callable[[C, GroupTables], Awaitable[tuple[Partition, ...]]],
         dropping: Callable[..., Dropping[C]],
+        reducing: Callable[..., Reducing[C]],
+        reduced: Callable[[C, GroupTables, int, int], Awaitable[Array]],
+        moving: Callable[..., Moving[C, Any]],
         database: DatabaseConfig,
         logger: str,
         tables: Mapping[str, GroupTables],
@@ -68,6 +78,10 @@ class SqlStore(ABC, Generic[C]):
         self._view = view
         self._partitions_of = partitions_of
         self._dropping = dropping
+        self._reducing = reducing
+        self._reduced = reduced
+        self._late = LateForReduced()
+        self._moving = moving
         self._database = database
         self._logger = logger
         self._target = target
@@ -99,6 +113,7 @@ class SqlStore(ABC, Generic[C]):
     async def commit(self, batch: Batch) -> None:
         """Commit a batch in one transaction: position, readings, ledger."""
         await self._writers[batch.group.name].commit(batch)
+        self._late.note(batch, self._tables[batch.group.name].layout)
 
     async def rehearse(self, batch: Batch) -> None:
         """Do all of a commit but its end."""
@@ -161,6 +176,47 @@ class SqlStore(ABC, Generic[C]):
         async with self._reader() as connection:
             every = dropped_of(await self._rows(connection, select_dropped(self._database.schema_name)))
         return {name: tuple(each for each in every if each.period.group == name) for name in self._tables}
+
+    async def decimate(
+        self, period: Period, how: How, *, window_ns: int, at_ns: int, pace: Pace, patience_s: float
+    ) -> Decimated:
+        """Take rows of the period out in steps, put in what they are reduced to, and give their room back."""
+        self._late.take(period.group, period.name)
+        async with self._reader(REDUCED_WITHIN_S) as connection:
+            reducing = self._reducing(connection, self._tables[period.group], patience_s=patience_s)
+            return await reducing.reduce(period, how, window_ns=window_ns, at_ns=at_ns, pace=pace)
+
+    async def decimated(self) -> Mapping[str, tuple[Decimated, ...]]:
+        """The account of all that was reduced."""
+        async with self._reader() as connection:
+            every = decimated_of(await self._rows(connection, select_decimated(self._database.schema_name)))
+        self._late.know(every)
+        return {name: tuple(each for each in every if each.period.group == name) for name in self._tables}
+
+    async def reduced(self, group: InstrumentGroup, start_ns: int, end_ns: int) -> Array:
+        """Figures of buckets; none where the group has no table of them."""
+        async with self._reader() as connection:
+            return await self._reduced(connection, self._tables[group.name], start_ns, end_ns)
+
+    def late(self, group: str) -> Collection[str]:
+        """Periods that were reduced and got readings since."""
+        return self._late.of(group)
+
+    async def move(self, period: Period, place: str | None, *, pace: Pace, patience_s: float) -> None:
+        """Copy the period's readings to another place, and exchange them for the copy."""
+        async with self._reader(MOVED_WITHIN_S) as connection:
+            await self._moving(connection, self._tables[period.group], patience_s=patience_s).move(period, place, pace)
+
+    async def moves(self) -> tuple[Move, ...]:
+        """The moves whose tables are there."""
+        async with self._reader() as connection:
+            every = [await self._moving(connection, of, patience_s=0).under_way() for of in self._tables.values()]
+        return tuple(move for moves in every for move in moves)
+
+    async def give_up_move(self, move: Move, *, patience_s: float) -> None:
+        """Drop the tables of a move."""
+        async with self._reader() as connection:
+            await self._moving(connection, self._tables[move.group], patience_s=patience_s).give_up(move.name)
 
     async def close(self) -> None:
         """Give the connections back."""

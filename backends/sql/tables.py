@@ -2,7 +2,8 @@
 
 Shared tables of a schema: `groups`, `channels`, `instruments` (what is logged, and by which logger), `positions` (up to
 where the journal is held), `marks` (events that people noted) and `dropped` (the account of periods whose readings were
-dropped). Tables of a group `g`: `g` (readings) and `g_ledger`.
+dropped). Tables of a group `g`: `g` (readings), `g_ledger`, and `g_reduced`
+(figures of what was reduced).
 What a dialect adds (partitions, the view, storage) is its backend's business.
 """
 
@@ -55,12 +56,18 @@ class GroupTables:
         minus time_ns, ns; the minimum int64 marks a missing instrument, so that a reader needs no join to tell), one
         array a channel; position is the instrument's number, and a missing instrument is NaN or 0.
     ledger: `schemas.ledger.ledger_dtype` with `trigger` as trigger_id, and the logger that wrote it.
+    reduced: `schemas.decimation.reduced_dtype`, with the columns of `reduced_columns`.
     """
 
     group: InstrumentGroup
     layout: Layout
     data: sa.Table
     ledger: sa.Table
+    reduced: sa.Table
+
+    def all(self) -> tuple[sa.Table, ...]:
+        """All of them."""
+        return (self.data, self.ledger, self.reduced)
 
 
 SINCE = ("marks", "dropped")
@@ -156,7 +163,13 @@ def group_tables(schema: str, group: InstrumentGroup, layout: Layout) -> GroupTa
     """Declare the tables of a group."""
     metadata = sa.MetaData(schema=schema)
     data = _rows_table(metadata, group) if layout is Layout.ROWS else _arrays_table(metadata, group)
-    return GroupTables(group=group, layout=layout, data=data, ledger=_ledger_table(metadata, group))
+    return GroupTables(
+        group=group,
+        layout=layout,
+        data=data,
+        ledger=_ledger_table(metadata, group),
+        reduced=_reduced_table(metadata, group),
+    )
 
 
 def _rows_table(metadata: sa.MetaData, group: InstrumentGroup) -> sa.Table:
@@ -219,6 +232,50 @@ def _ledger_table(metadata: sa.MetaData, group: InstrumentGroup) -> sa.Table:
     )
     sa.Index(f"{group.name}_skipped", table.c.time_ns, postgresql_where=table.c.skipped > 0)
     return table
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReducedColumn:
+    """A column of figures: its name, the channel and the figure that it is of, and its dtype as it is stored.
+
+    channel: None where it is of the bucket; figure is the field then.
+    """
+
+    name: str
+    channel: str | None
+    figure: str
+    dtype: str
+
+
+@lru_cache
+def reduced_columns(group: InstrumentGroup) -> tuple[ReducedColumn, ...]:
+    """The columns of a table of figures, the wide ones first: a row is no longer than it has to be.
+
+    n of a channel that has no NaN is the number of readings, and has no column. An hour is the longest bucket: counts
+    fit 32 bits.
+    """
+    found = [ReducedColumn(name="time_ns", channel=None, figure="time_ns", dtype="<i8")]
+    for channel in group.channels:
+        stored = STORED_DTYPES[channel.dtype]
+        forms = {"mean": "<f8", "m2": "<f8", "least": stored, "greatest": stored}
+        if channel.is_float:
+            forms["n"] = "<i4"
+        found += [
+            ReducedColumn(name=f"{channel.name}_{figure}", channel=channel.name, figure=figure, dtype=dtype)
+            for figure, dtype in forms.items()
+        ]
+    found.append(ReducedColumn(name="readings", channel=None, figure="readings", dtype="<i4"))
+    found.append(ReducedColumn(name="instrument", channel=None, figure="instrument", dtype="<i2"))
+    return tuple(sorted(found, key=lambda column: -int(column.dtype[-1])))
+
+
+def _reduced_table(metadata: sa.MetaData, group: InstrumentGroup) -> sa.Table:
+    # The key finds the buckets that more readings come for, and sees that each is there once.
+    columns = [
+        sa.Column(each.name, SQL_TYPES[each.dtype](), nullable=False, autoincrement=False)
+        for each in reduced_columns(group)
+    ]
+    return sa.Table(f"{group.name}_reduced", metadata, *columns, sa.PrimaryKeyConstraint("time_ns", "instrument"))
 
 
 def _sql_type(channel: Channel) -> sa.types.TypeEngine[float] | sa.types.TypeEngine[int]:

@@ -2,10 +2,10 @@
 
 `python -m benchmarks.load.sending PORT --seconds S` sends as fast as the daemon takes it; with `--rate R`, R triggers a
 second, each as one write; with `--ahead N` it waits while N triggers are sent and not yet acknowledged; with `--ago S`
-the readings' own times begin S seconds in the past. With a rate SIGTERM ends the sending early. It ends when everything
-is acknowledged, and prints JSON: triggers
-sent, when sending ended, acknowledgements as [time, readings], and with a rate when each trigger had gone out; times
-are CLOCK_MONOTONIC, in s.
+the readings' own times begin S seconds in the past, and with `--first N` triggers are numbered from N on. With a rate
+SIGTERM ends the sending early. It ends when everything is acknowledged, and prints JSON: triggers sent, when sending
+ended, acknowledgements as [time, readings], and with a rate when each trigger had gone out; times are CLOCK_MONOTONIC,
+in s.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from benchmarks.load.workload import GROUP, INSTRUMENTS, number, random_records
+from benchmarks.load.workload import GROUP, INSTRUMENTS, PERIOD_NS, number, random_records
 from schemas.readings import Array
 from schemas.wire import ACKNOWLEDGEMENT, Ack, Greeting, newest_acknowledgement, parse_answer
 
@@ -62,9 +62,9 @@ class Sent:
 
 
 def start_sending(
-    port: int, *, seconds: float, rate: float = 0.0, ahead: int = 0, ago_s: float = 0.0
+    port: int, *, seconds: float, rate: float = 0.0, ahead: int = 0, ago_s: float = 0.0, first: int = 1
 ) -> subprocess.Popen[str]:
-    """Start the process; the readings are as if they had been taken from `ago_s` ago on."""
+    """Start the process; the readings are as if they had been taken from `ago_s` ago on. first: number of a trigger."""
     command = [
         sys.executable,
         "-m",
@@ -75,17 +75,17 @@ def start_sending(
         "--rate",
         str(rate),
     ]
-    command += ["--ahead", str(ahead), "--ago", str(ago_s)]
+    command += ["--ahead", str(ahead), "--ago", str(ago_s), "--first", str(first)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def send(port: int, *, seconds: float, rate: float = 0.0, ahead: int = 0, ago_s: float = 0.0) -> Sent:
+def send(port: int, *, seconds: float, rate: float = 0.0, ahead: int = 0, ago_s: float = 0.0, first: int = 1) -> Sent:
     """Run the process to its end.
 
     Raises:
         subprocess.CalledProcessError: it failed; the reason is on stderr.
     """
-    return result(start_sending(port, seconds=seconds, rate=rate, ahead=ahead, ago_s=ago_s))
+    return result(start_sending(port, seconds=seconds, rate=rate, ahead=ahead, ago_s=ago_s, first=first))
 
 
 def result(process: subprocess.Popen[str]) -> Sent:
@@ -127,10 +127,10 @@ class Acknowledgements(threading.Thread):
                 raise TimeoutError(f"not all of {readings} readings are acknowledged after {ACKNOWLEDGED_WITHIN_S:g} s")
 
 
-def run(port: int, *, seconds: float, rate: float, ahead: int, ago_s: float) -> dict[str, Any]:
+def run(port: int, *, seconds: float, rate: float, ahead: int, ago_s: float, first: int) -> dict[str, Any]:
     """Send; return what is printed."""
     bank = random_records(BANK)
-    begun_ns = time.time_ns() - round(ago_s * 1e9)
+    begun_ns = time.time_ns() - round(ago_s * 1e9) - (first - 1) * PERIOD_NS
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.sendall(Greeting(group=GROUP.name, sender="bench", ack=Ack.COMMITTED).line())
@@ -140,8 +140,8 @@ def run(port: int, *, seconds: float, rate: float, ahead: int, ago_s: float) -> 
             raise SystemExit("the daemon's records have another layout than the benchmarks'")
         acks = Acknowledgements(connection)
         acks.start()
-        sent = _paced(connection, bank, seconds, rate, begun_ns) if rate else []
-        triggers = len(sent) if rate else _at_full_speed(connection, bank, seconds, ahead, acks, begun_ns)
+        sent = _paced(connection, bank, seconds, rate, begun_ns, first) if rate else []
+        triggers = len(sent) if rate else _at_full_speed(connection, bank, seconds, ahead, acks, begun_ns, first)
         ended = time.monotonic()
         acks.wait_for(triggers * INSTRUMENTS)
         connection.shutdown(socket.SHUT_WR)
@@ -150,14 +150,20 @@ def run(port: int, *, seconds: float, rate: float, ahead: int, ago_s: float) -> 
 
 
 def _at_full_speed(
-    connection: socket.socket, bank: Array, seconds: float, ahead: int, acks: Acknowledgements, begun_ns: int
+    connection: socket.socket,
+    bank: Array,
+    seconds: float,
+    ahead: int,
+    acks: Acknowledgements,
+    begun_ns: int,
+    first: int,
 ) -> int:
     begun, triggers = time.monotonic(), 0
     # A rate is that between acknowledgements; where the first is of all that is sent ahead, a second has to follow.
     while time.monotonic() - begun < seconds or (ahead and len(acks.frames) < LEAST_ACKS):
         start = triggers % len(bank)
         block = bank[start : start + TOGETHER]
-        number(block, triggers + 1, begun_ns)
+        number(block, triggers + first, begun_ns)
         connection.sendall(block.data)
         triggers += len(block)
         if ahead and triggers > ahead:
@@ -165,7 +171,9 @@ def _at_full_speed(
     return triggers
 
 
-def _paced(connection: socket.socket, bank: Array, seconds: float, rate: float, begun_ns: int) -> list[float]:
+def _paced(
+    connection: socket.socket, bank: Array, seconds: float, rate: float, begun_ns: int, first: int
+) -> list[float]:
     enough = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: enough.set())
     begun = time.monotonic()
@@ -174,7 +182,7 @@ def _paced(connection: socket.socket, bank: Array, seconds: float, rate: float, 
         if enough.is_set():
             break
         block = bank[k % len(bank)][None]
-        number(block, k + 1, begun_ns)
+        number(block, k + first, begun_ns)
         time.sleep(max(0.0, begun + k / rate - time.monotonic()))
         connection.sendall(block.data)
         sent.append(time.monotonic())
@@ -189,6 +197,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.0)
     parser.add_argument("--ahead", type=int, default=0)
     parser.add_argument("--ago", dest="ago_s", type=float, default=0.0)
+    parser.add_argument("--first", type=int, default=1)
     json.dump(run(**vars(parser.parse_args())), sys.stdout)
 
 

@@ -133,19 +133,17 @@ def ceiling_round(
     return round_of(commits)
 
 
-def daemon_round(
-    server: Server, layout: Layout, durability: Durability, seconds: float, ahead: int, **settings: float
-) -> Round:
+def daemon_round(server: Server, layout: Layout, durability: Durability, seconds: float, ahead: int) -> Round:
     """Send at full speed for so many seconds, wait until all is committed, and check the database.
 
-    ahead: triggers that are sent and not yet acknowledged, at most. settings: of `running_daemon`.
+    ahead: triggers that are sent and not yet acknowledged, at most.
 
     Raises:
         WrongInDatabase: it does not hold exactly what was sent.
     """
     with (
         server.holding(durability),
-        running_daemon(server, layout, durability=durability, acknowledge_every_ms=0.0, **settings) as process,
+        running_daemon(server, layout, durability=durability, acknowledge_every_ms=0.0) as process,
     ):
         sent = send(process.port, seconds=seconds, ahead=ahead)
         status = process.status()

@@ -56,10 +56,11 @@ class Server(ABC):
         asyncio.run(make())
         return schema
 
-    def store(self, schema: str, layout: Layout) -> Store:
-        """The daemon's own store in a schema."""
+    def store(self, schema: str, layout: Layout, **more: Any) -> Store:
+        """The daemon's own store in a schema. more: fields of `[database]`."""
+        fields = {"dsn": self.dsn, "schema": schema, "command_timeout_s": PATIENCE_S, **more}
         return open_store(
-            DatabaseConfig.model_validate({"dsn": self.dsn, "schema": schema, "command_timeout_s": PATIENCE_S}),
+            DatabaseConfig.model_validate(fields),
             logger=LOGGER,
             groups={GROUP.name: GROUP},
             layouts={GROUP.name: layout},

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import psutil
 
+from backends.columns.partitions import PartitionUnit
 from backends.throwaway.base import free_port
 from benchmarks.load.workload import CHANNELS, GROUP, INSTRUMENTS, LOGGER
 from benchmarks.servers.base import Server
@@ -38,6 +39,7 @@ dsn = "{dsn}"
 schema = "{schema}"
 layout = "{layout}"
 durability = "{durability}"
+partition = "{partition}"
 
 [journal]
 max_mib = {journal_mib}
@@ -107,6 +109,7 @@ def running_daemon(
     durability: Durability = Durability.SYNC,
     acknowledge_every_ms: float = TcpSource(kind="tcp").acknowledge_every_ms,
     journal_mib: float = JournalConfig().max_mib,
+    partition: PartitionUnit = "day",
 ) -> Iterator[DaemonProcess]:
     """Run a daemon with a fresh schema, with all settings as they come but those in CONFIGURATION.
 
@@ -133,6 +136,7 @@ def running_daemon(
             schema=schema,
             layout=layout.value,
             durability=durability.value,
+            partition=partition,
             journal_mib=journal_mib,
         )
     )

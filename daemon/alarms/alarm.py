@@ -32,6 +32,8 @@ class Cause(StrEnum):
     DISK = "disk"  # the disk of the embedded database runs out
     JOURNAL = "journal"  # the disk of the state folder takes nothing
     RETENTION = "retention"  # its limits cannot be met
+    DECIMATION = "decimation"  # readings that have to be reduced cannot be
+    TIERS = "tiers"  # one takes more than it may, or nothing can be moved
     VISITS = "visits"  # a run of visits failed or stands still
     SLOW_VISITS = "slow visits"
     CONDITIONS = "conditions"  # their server does not run, or its database is away

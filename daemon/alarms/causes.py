@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from daemon.alarms import conditions, gaps, limits, retention, visits
+from daemon.alarms import conditions, decimation, gaps, limits, retention, tiers, visits
 from daemon.alarms.alarm import Alarm, Cause, Severity
 from daemon.alarms.limits import Known, lasting
 from schemas.api.status import Shortfall, Status
@@ -31,6 +31,8 @@ LIMITS = (
     limits.journal_filling,
     limits.disk_filling,
     retention.not_met,
+    decimation.not_met,
+    tiers.not_met,
     limits.stale_data,
     limits.clocks,
     limits.missing_instruments,

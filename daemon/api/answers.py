@@ -53,8 +53,12 @@ def readings_answer(
     points: int,
     is_cut: bool,
     dropped: Sequence[Span] = (),
+    decimated: Sequence[Span] = (),
 ) -> dict[str, Any]:
-    """`Readings` of one instrument, thinned to a number of points; dropped: what of the range is no more."""
+    """`Readings` of one instrument, thinned to a number of points.
+
+    dropped, decimated: what of the range is no more, and of what not all is there.
+    """
     shown = readings[thin(group, readings, points)]
     return {
         "group": group.name,
@@ -64,6 +68,8 @@ def readings_answer(
         "cut": is_cut,
         "dropped_from_ns": [span.start_ns for span in dropped],
         "dropped_to_ns": [span.end_ns for span in dropped],
+        "decimated_from_ns": [span.start_ns for span in decimated],
+        "decimated_to_ns": [span.end_ns for span in decimated],
         "time_ns": np.ascontiguousarray(shown["time_ns"]),
         "run": np.ascontiguousarray(shown["run"]),
         "trigger": np.ascontiguousarray(shown["trigger"]),
@@ -73,8 +79,8 @@ def readings_answer(
     }
 
 
-def ledger_answer(group: InstrumentGroup, row: Any, *, is_dropped: bool) -> dict[str, Any]:
-    """`LedgerEntry` of a ledger row; is_dropped: whether its readings are no more."""
+def ledger_answer(group: InstrumentGroup, row: Any, *, is_dropped: bool, is_decimated: bool) -> dict[str, Any]:
+    """`LedgerEntry` of a ledger row; is_dropped, is_decimated: whether its readings are, or may be, no more."""
     missing = missing_instruments(row, group.size)
     return {
         "group": group.name,
@@ -83,6 +89,7 @@ def ledger_answer(group: InstrumentGroup, row: Any, *, is_dropped: bool) -> dict
         **{name: int(row[name]) for name in (*NUMBERS, *COUNTS)},
         "missing": [group.instruments[number] for number in missing],
         "dropped": is_dropped,
+        "decimated": is_decimated and not is_dropped,
     }
 
 

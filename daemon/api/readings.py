@@ -19,7 +19,7 @@ from daemon.web.errors import ApiError
 from schemas.api.readings import GroupDescription, GroupNames, LedgerEntry, OneTrigger, Readings
 from schemas.queries import InstrumentReadings, LedgerRow, LedgerTail, NewestTrigger, TriggerReadings, answer_dtype
 from schemas.readings import InstrumentGroup
-from schemas.retention import overlapping
+from schemas.retention import are_within, overlapping
 
 READINGS_MOST = 500_000
 """Readings asked of the store for one answer; a longer range gets its newest, and the answer says so."""
@@ -31,7 +31,7 @@ FIVE_MINUTES_NS = 300 * 1_000_000_000
 
 REFUSALS = refusals(
     {
-        404: "There is no such group, instrument, run or trigger, or its readings were dropped by retention.",
+        404: "There is no such group, instrument, run or trigger, or its readings were dropped or reduced.",
         503: "The daemon is starting, the database is away, or too many questions wait.",
     }
 )
@@ -106,6 +106,10 @@ def readings_routes(service: ApiService) -> APIRouter:
             raise ApiError(
                 404, detail, f"ask /api/v1/groups/{of.name}/ledger/{trigger}, which is kept", field="trigger"
             )
+        if not len(found) and _is_decimated(service, of, row):
+            detail = f"the readings of trigger {trigger} in run {row['run']} of group {of.name} were reduced"
+            fix = f"ask /api/v1/groups/{of.name}/ledger/{trigger}, which is kept"
+            raise ApiError(404, detail, fix, field="trigger")
         return json_answer(trigger_answer(*await calibrated(service, of, found, asked), time.time_ns()), times)
 
     @routes.get(
@@ -148,6 +152,7 @@ def readings_routes(service: ApiService) -> APIRouter:
             points=points,
             is_cut=len(found) == READINGS_MOST,
             dropped=overlapping(service.pipelines[group].dropped.spans, start, end),
+            decimated=overlapping(service.decimation.spans(group), start, end),
         )
         return json_answer(answer, times)
 
@@ -162,7 +167,8 @@ def readings_routes(service: ApiService) -> APIRouter:
         """What the ledger says of one trigger: expected, arrived, late, duplicates, and which were missing."""
         asked = group_of(service, group)
         row = await _ledger_row(service, asked, trigger, run)
-        return json_answer(ledger_answer(asked, row, is_dropped=_is_dropped(service, asked, row)), times)
+        is_dropped, is_decimated = _is_dropped(service, asked, row), _is_decimated(service, asked, row)
+        return json_answer(ledger_answer(asked, row, is_dropped=is_dropped, is_decimated=is_decimated), times)
 
     return routes
 
@@ -178,6 +184,10 @@ async def _ledger_row(service: ApiService, group: InstrumentGroup, trigger: int,
 
 def _is_dropped(service: ApiService, group: InstrumentGroup, row: Any) -> bool:
     return service.pipelines[group.name].dropped.concern(np.atleast_1d(row["time_ns"]))
+
+
+def _is_decimated(service: ApiService, group: InstrumentGroup, row: Any) -> bool:
+    return bool(are_within(service.decimation.spans(group.name), np.atleast_1d(row["time_ns"])).any())
 
 
 async def _newest_of_all(service: ApiService, group: InstrumentGroup) -> TriggerReadings | None:

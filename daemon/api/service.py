@@ -14,6 +14,7 @@ from schemas.readings import InstrumentGroup
 
 if TYPE_CHECKING:
     from daemon.alarms import AlarmKeeper
+    from daemon.decimation.keeper import DecimationKeeper
     from daemon.folders.opened import OpenedFolders
     from daemon.marks import MarkKeeper
     from daemon.pipeline.pipeline import Pipeline
@@ -54,6 +55,10 @@ class ApiService(Protocol):
     @property
     def pipelines(self) -> "Mapping[str, Pipeline]":
         """By group; empty until the store is open."""
+
+    @property
+    def decimation(self) -> "DecimationKeeper":
+        """What was reduced."""
 
     @property
     def events(self) -> Events:

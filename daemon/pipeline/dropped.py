@@ -3,6 +3,9 @@
 The ledger of such a period is whole: a reading that comes twice is found there as ever. What is missing there, and
 comes now, has no place any more: it is set aside (`AsideReason.DROPPED`), since what is stored of a period would be a
 part of it without the rest.
+
+Of a period that was reduced, too, the ledger is whole. What is missing there, and comes now, is stored; but with what
+is there no more nothing can be compared: what the ledger has comes twice.
 """
 
 from collections.abc import Iterable
@@ -14,11 +17,16 @@ from schemas.retention import Period, Span, are_within, spans_of
 
 
 class DroppedPeriods:
-    """The periods of one group that were dropped, or are about to be."""
+    """The periods of one group that were dropped, or are about to be; and those that were, or are to be, reduced."""
 
-    def __init__(self, periods: Iterable[Period] = ()) -> None:
+    def __init__(self, periods: Iterable[Period] = (), reduced: Iterable[Period] = ()) -> None:
         self._periods = list(periods)
         self.spans: tuple[Span, ...] = spans_of(self._periods)
+        self._reduced = spans_of(reduced)
+
+    def reduce(self, periods: Iterable[Period]) -> None:
+        """These are the periods that were reduced, or are about to be."""
+        self._reduced = spans_of(periods)
 
     def add(self, period: Period) -> None:
         """From now on nothing of this period is stored."""
@@ -37,6 +45,10 @@ class DroppedPeriods:
     def have(self, times: Array) -> Array:
         """Which times (int64 ns, shape (n,)) are of a dropped period: bool, shape (n,)."""
         return are_within(self.spans, times)
+
+    def have_less(self, times: Array) -> Array:
+        """Which times (int64 ns, shape (n,)) are of a period of which not all is there: bool, shape (n,)."""
+        return are_within((*self.spans, *self._reduced), times)
 
     def concern(self, times: Array) -> bool:
         """Whether any time is."""

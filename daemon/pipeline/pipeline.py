@@ -119,7 +119,7 @@ class Pipeline:
         writing = asyncio.Lock()
         self._retrying = Retrying(store, group, recovered.dead_letters, writing)
         self._retry: asyncio.Task[Outcome] | None = None
-        self.dropped = DroppedPeriods(each.period for each in recovered.dropped)
+        self.dropped = DroppedPeriods((each.period for each in recovered.dropped), recovered.reduced)
         self._committer = Committer(
             store,
             group,

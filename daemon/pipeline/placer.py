@@ -146,6 +146,8 @@ class Placer:
         other = double & (compared | vague) & ~gone
         if other.any():
             other[other] = ~await self._are_there(run, aside[other], [*rejected, within, block])
+            # Asked after that: a period is told before any of it is reduced.
+            other &= ~are_dropped(rows, aside, self._dropped.have_less)[0]
         left = {AsideReason.AMBIGUOUS: odd, AsideReason.CONFLICT: other, AsideReason.DROPPED: gone & ~there}
         return _Found(block=block, double=double & ~other, left=left)
 

@@ -1,21 +1,26 @@
-"""Looks now and then whether a limit asks for something to be dropped, and drops it.
+"""Looks now and then whether a limit asks for something to be dropped, and drops it; never two at a time."""
 
-Never two at a time. Where a table is in use, others may wait behind a drop for a moment; it is given up then, and tried
-again after a pause, with a little more patience each time: who reads without an end is waited for until somebody acts.
-"""
-
-import asyncio
-import random
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
-from backends.base import Partition, Store, StoreBusy, StoreError, StoreUnavailable
+from backends.base import Store, StoreBusy, StoreError, StoreUnavailable
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.core.outside import Outside
 from daemon.pipeline.pipeline import Pipeline
-from daemon.retention.limits import Usage, are_limited, disk_of, folder_of, newest_of, states_of, usage_of
+from daemon.retention.limits import (
+    Usage,
+    aging,
+    are_limited,
+    disk_of,
+    folder_of,
+    lying_of,
+    newest_of,
+    states_of,
+    usage_of,
+    waiting_of,
+)
+from daemon.retention.looking import AGAIN_FIRST_S, AGAIN_MOST_S, PATIENCE_S, TRIES, Looking
 from daemon.retention.planner import DiskState, Drop, Plan, Short, plan
 from daemon.web.backoff import Backoff
 from schemas.api.retention import DroppedPeriod, NextPeriod, RetentionStatus
@@ -23,20 +28,13 @@ from schemas.config import Config, RetentionConfig
 from schemas.config.retention import GroupRetentionConfig
 from schemas.retention import Dropped, Period, Rule
 
-PATIENCE_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
-"""How long readers and the writing may wait behind a drop, by how often it was tried."""
-AGAIN_FIRST_S, AGAIN_MOST_S = 0.5, 10.0
-TRIES = 60
-"""So often a drop is tried before it is looked again what has to be dropped."""
 SHOWS = 0.25
 """The part of a dropped period that at least has to be free afterwards; others may write meanwhile."""
-SPREAD = 0.1
-"""Several daemons at one database do not look at the same moment."""
 NAMED = 3
 GIB = 2**30
 
 
-class RetentionKeeper:
+class RetentionKeeper(Looking):
     """Drops what the limits of a configuration ask for.
 
     pipelines: by group, filled when the store is open. usage: tells the disk.
@@ -53,11 +51,10 @@ class RetentionKeeper:
         pipelines: Mapping[str, Pipeline],
         usage: Usage = usage_of,
     ) -> None:
+        super().__init__(outside, events, "retention cannot drop all that its limits ask for")
         self._store = store
         self._config = config
         self._state_dir = state_dir
-        self._outside = outside
-        self._events = events
         self._pipelines = pipelines
         self._usage = usage
         self._dropped: Mapping[str, Sequence[Dropped]] = {}
@@ -66,47 +63,35 @@ class RetentionKeeper:
         self._disk_problem: str | None = None
         self._awaited: tuple[Drop, int] | None = None
         """What was dropped last for the disk, and how many bytes have to be free before more is."""
-        self._changed = asyncio.Event()
         self._plan = Plan()
         self._dropping: str | None = None
-        self._problem: str | None = None
-        self._checked_ns: int | None = None
 
     def change(self, config: Config) -> None:
         """Drop by these limits from now on; where they are others, it is looked at once."""
         if _limits(config) != _limits(self._config):
             self._awaited = None
-            self._changed.set()
+            self.look_now()
         self._config = config
 
-    async def run(self) -> None:
-        """Look again and again, until cancelled."""
-        while True:
-            self._changed.clear()
-            await self.look()
-            every_s = self._config.retention.check_every_s
-            if self._problem is not None:
-                every_s = min(every_s, AGAIN_MOST_S)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(every_s * random.uniform(1 - SPREAD, 1 + SPREAD)):  # noqa: S311 - no secret
-                    await self._changed.wait()
+    @property
+    def every_s(self) -> float:
+        """How long it is from one look to the next, in s."""
+        return self._config.retention.check_every_s
 
-    async def look(self) -> None:
+    async def _look(self) -> str | None:
         """Go on with what was begun, and drop all that has to be dropped now."""
         self._refused, self._disk_problem = {}, None
         try:
             await self._drop_all()
         except (StoreError, OSError) as error:
             # With nothing to drop it is no problem of retention that the database is away.
-            if self._begun() or are_limited(self._config):
-                letters = "dead letters cannot be read: "
-                self._note_problem(str(error) if isinstance(error, StoreError) else letters + reason_of(error))
-        else:
-            problems = [*self._refused.values(), *([self._disk_problem] if self._disk_problem else [])]
-            self._note_problem("; ".join(dict.fromkeys(problems)) or None)
+            if not (self._begun() or are_limited(self._config)):
+                return self._problem
+            return str(error) if isinstance(error, StoreError) else f"dead letters cannot be read: {reason_of(error)}"
         finally:
             self._dropping = None
-        self._checked_ns = self._outside.clock.now().utc_ns
+        problems = [*self._refused.values(), *([self._disk_problem] if self._disk_problem else [])]
+        return "; ".join(dict.fromkeys(problems)) or None
 
     async def _drop_all(self) -> None:
         """One at a time, each by a plan of its own: what a drop really frees shows in the next.
@@ -168,8 +153,8 @@ class RetentionKeeper:
 
     async def _planned(self) -> Plan:
         partitions = await self._store.partitions()
-        newest = await newest_of(self._store, self._config)
-        waited_for = {name: _waiting(each, partitions.get(name, ())) for name, each in self._pipelines.items()}
+        newest = await newest_of(self._store, aging(self._config))
+        waited_for = {name: waiting_of(each, partitions.get(name, ())) for name, each in self._pipelines.items()}
         disk = self._disk()
         asked: set[str] = set()
         while True:
@@ -182,7 +167,7 @@ class RetentionKeeper:
             if not wanted:
                 return made
             for name in wanted:
-                waited_for[name] |= await _lying(self._pipelines[name], partitions.get(name, ()))
+                waited_for[name] |= await lying_of(self._pipelines[name], partitions.get(name, ()))
             asked |= wanted
 
     def _disk(self) -> DiskState | None:
@@ -238,11 +223,6 @@ class RetentionKeeper:
         # What waited when it was planned may be a dead letter now.
         return not any(await pipeline.letters_of([period]))
 
-    def _note_problem(self, problem: str | None) -> None:
-        if problem is not None and problem != self._problem:
-            self._events.warning(f"retention cannot drop all that its limits ask for: {problem}")
-        self._problem = problem
-
     # --- what others ask ----------------------------------------------------------------------------------------
 
     def account(self, group: str) -> Sequence[Dropped]:
@@ -269,25 +249,6 @@ class RetentionKeeper:
             problem=self._problem,
             checked_ns=self._checked_ns,
         )
-
-
-def _periods(pipeline: Pipeline, partitions: Sequence[Partition]) -> list[Period]:
-    group = pipeline.group.name
-    return [Period(group=group, name=each.name, start_ns=each.start_ns, end_ns=each.end_ns) for each in partitions]
-
-
-def _waiting(pipeline: Pipeline, partitions: Sequence[Partition]) -> dict[str, str]:
-    """The partitions that something in the backlog waits for, by name, and what."""
-    waits = (each.name for each in _periods(pipeline, partitions) if pipeline.waits_for(each))
-    return dict.fromkeys(waits, "readings of it wait for the database")
-
-
-async def _lying(pipeline: Pipeline, partitions: Sequence[Partition]) -> dict[str, str]:
-    """The partitions that dead letters are of, by name, and what to do about these."""
-    periods = _periods(pipeline, partitions)
-    lying = await pipeline.letters_of(periods)
-    why = "dead letters are of it: `triggerlog dead-letters` retries or discards them"
-    return {period.name: why for period, is_so in zip(periods, lying, strict=True) if is_so}
 
 
 def _limits(config: Config) -> tuple[RetentionConfig, list[GroupRetentionConfig]]:

@@ -1,14 +1,15 @@
 """What retention needs to know to plan: each group's limits and partitions, and the disk."""
 
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from backends.base import Partition, Store
-from daemon.retention.planner import DAY_NS, GIB, DiskState, GroupState
+from daemon.pipeline.pipeline import Pipeline
+from daemon.retention.planner import DAY_NS, GIB, DiskState, GroupState, TierThere
 from schemas.config import Config, GroupConfig
 from schemas.queries import LedgerTail
-from schemas.retention import Dropped, Rule
+from schemas.retention import Dropped, Period, Rule
 
 Usage = Callable[[Path], tuple[int, int]]
 """Bytes of the disk of a folder: in all, and free; raises OSError."""
@@ -62,14 +63,37 @@ def states_of(
     return states
 
 
-async def newest_of(store: Store, config: Config) -> dict[str, int]:
-    """The time (UTC, ns) of the newest trigger of each group that has a limit by age, by its ledger."""
+def aging(config: Config) -> list[GroupConfig]:
+    """The groups that have a limit by age, and a ledger."""
+    return [section for section in config.trigger_groups if limits_of(section, config)[0] is not None]
+
+
+async def newest_of(store: Store, sections: Iterable[GroupConfig]) -> dict[str, int]:
+    """The time (UTC, ns) of the newest trigger of groups, by their ledgers."""
     found = {}
-    for section in config.trigger_groups:
-        if limits_of(section, config)[0] is not None:
-            for row in await store.ask(LedgerTail(group=section.group(), most=1)):
-                found[section.name] = int(row["time_ns"])
+    for section in sections:
+        for row in await store.ask(LedgerTail(group=section.group(), most=1)):
+            found[section.name] = int(row["time_ns"])
     return found
+
+
+def waiting_of(pipeline: Pipeline, partitions: Sequence[Partition]) -> dict[str, str]:
+    """The partitions that something in the backlog waits for, by name, and what."""
+    waits = (each.name for each in _periods(pipeline, partitions) if pipeline.waits_for(each))
+    return dict.fromkeys(waits, "readings of it wait for the database")
+
+
+async def lying_of(pipeline: Pipeline, partitions: Sequence[Partition]) -> dict[str, str]:
+    """The partitions that dead letters are of, by name, and what to do about these; raises OSError."""
+    periods = _periods(pipeline, partitions)
+    lying = await pipeline.letters_of(periods)
+    why = "dead letters are of it: `triggerlog dead-letters` retries or discards them"
+    return {period.name: why for period, is_so in zip(periods, lying, strict=True) if is_so}
+
+
+def _periods(pipeline: Pipeline, partitions: Sequence[Partition]) -> list[Period]:
+    group = pipeline.group.name
+    return [Period(group=group, name=each.name, start_ns=each.start_ns, end_ns=each.end_ns) for each in partitions]
 
 
 def _gone(dropped: Sequence[Dropped]) -> Collection[str]:
@@ -86,7 +110,14 @@ def disk_of(config: Config, state_dir: Path, usage: Usage) -> DiskState | None:
     if percent is None:
         return None
     total, free = usage(folder_of(config, state_dir))
-    return DiskState(total=total, free=free, free_wanted=int(total * percent / 100))
+    return DiskState(total=total, free=free, free_wanted=int(total * percent / 100), tier=_tier_there(config))
+
+
+def _tier_there(config: Config) -> TierThere | None:
+    for number, tier in enumerate(config.tiers):
+        if tier.name == config.retention.disk_tier:
+            return TierThere(place=tier.place, is_first=number == 0)
+    return None
 
 
 def folder_of(config: Config, state_dir: Path) -> Path:

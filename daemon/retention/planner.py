@@ -38,14 +38,42 @@ class GroupState:
     newest_ns: int | None = None
     refused: Mapping[Rule, str] = field(default_factory=dict)
 
+    def aged_at(self, now_ns: int) -> int:
+        """The moment that ages are counted to (UTC, ns), by a clock and the readings.
+
+        A clock of this node that is far ahead would make everything old: the readings tell the time, too.
+        """
+        return now_ns if self.newest_ns is None else min(now_ns, self.newest_ns)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DiskState:
-    """The disk of the database, in bytes; free_wanted: what has to be free."""
+    """The disk of the database, in bytes; free_wanted: what has to be free.
+
+    tier: the only one that lies there; None where all readings do.
+    """
 
     total: int
     free: int
     free_wanted: int
+    tier: "TierThere | None" = None
+
+    def frees(self, partition: Partition) -> int | None:
+        """How much a drop of a partition frees there, in bytes; None where it lies elsewhere."""
+        readings = partition.readings_bytes or 0
+        if self.tier is None:
+            return readings
+        if partition.place != self.tier.place:
+            return None
+        return readings if self.tier.is_first else readings - partition.index_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class TierThere:
+    """The tier on a disk: its place, as `Partition.place`, and whether it is the first one, which has all indexes."""
+
+    place: str | None
+    is_first: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +148,9 @@ class _Planning:
         self.drops: list[Drop] = []
         self.held: list[Held] = []
         self.short: list[Short] = []
-        self._taken: set[tuple[str, str]] = set()
-        self._newest = {group.name: _newest(group, now_ns) for group in groups}
-        self._old = {group.name: _old(group, self._newest[group.name]) for group in groups}
+        self._taken: dict[tuple[str, str], Partition] = {}
+        self._newest = {group.name: kept_of(group, now_ns) for group in groups}
+        self._old = {group.name: old_of(group, self._newest[group.name]) for group in groups}
         self._groups = groups
         self._now_ns = now_ns
 
@@ -130,8 +158,7 @@ class _Planning:
         """Drop what ended longer ago than readings are kept."""
         if group.keep_ns is None:
             return
-        # A clock of this node that is far ahead would make everything old: the readings tell the time, too.
-        now_ns = self._now_ns if group.newest_ns is None else min(self._now_ns, group.newest_ns)
+        now_ns = group.aged_at(self._now_ns)
         for partition in self._old[group.name]:
             if partition.end_ns + group.keep_ns <= now_ns:
                 days = (now_ns - partition.end_ns) / DAY_NS
@@ -154,14 +181,15 @@ class _Planning:
 
     def by_disk(self, disk: DiskState) -> None:
         """Drop the oldest of all groups until enough of the disk is free."""
-        free = disk.free + sum(drop.nbytes for drop in self.drops)
+        free = disk.free + sum(disk.frees(partition) or 0 for partition in self._taken.values())
         left = [(partition, group) for group in self._groups for partition in self._left(group)]
         for partition, group in sorted(left, key=lambda each: (each[0].end_ns, each[1].name)):
             if free >= disk.free_wanted:
                 return
+            nbytes = disk.frees(partition)
             reason = f"{_percent(free, disk)} of the disk is free, and {_percent(disk.free_wanted, disk)} has to be"
-            if self._take(group, partition, Rule.DISK, reason):
-                free += partition.readings_bytes or 0
+            if nbytes is not None and self._take(group, partition, Rule.DISK, reason, nbytes):
+                free += nbytes
         if free < disk.free_wanted:
             self.short.append(Short(group=None, rule=Rule.DISK, nbytes=disk.free_wanted - free))
 
@@ -170,7 +198,7 @@ class _Planning:
         if group.keep_ns is not None:
             for partition in (*self._left(group), *self._newest[group.name]):
                 if partition.name not in group.waited_for:
-                    yield Next(period=_period(group, partition), at_ns=partition.end_ns + group.keep_ns)
+                    yield Next(period=period_of(group, partition), at_ns=partition.end_ns + group.keep_ns)
                     return
 
     def _left(self, group: GroupState) -> list[Partition]:
@@ -179,14 +207,17 @@ class _Planning:
     def _freed(self, group: str) -> int:
         return sum(drop.nbytes for drop in self.drops if drop.period.group == group)
 
-    def _take(self, group: GroupState, partition: Partition, rule: Rule, reason: str) -> bool:
-        period = _period(group, partition)
+    def _take(
+        self, group: GroupState, partition: Partition, rule: Rule, reason: str, nbytes: int | None = None
+    ) -> bool:
+        period = period_of(group, partition)
         why = group.waited_for.get(partition.name) or group.refused.get(rule)
         if why is not None:
             self.held.append(Held(period=period, rule=rule, reason=why))
             return False
-        self._taken.add((group.name, partition.name))
-        self.drops.append(Drop(period=period, rule=rule, reason=reason, nbytes=partition.readings_bytes or 0))
+        self._taken[group.name, partition.name] = partition
+        nbytes = (partition.readings_bytes or 0) if nbytes is None else nbytes
+        self.drops.append(Drop(period=period, rule=rule, reason=reason, nbytes=nbytes))
         return True
 
 
@@ -203,19 +234,20 @@ def _with_readings(group: GroupState) -> list[Partition]:
     return sorted(found, key=lambda partition: partition.start_ns)
 
 
-def _newest(group: GroupState, now_ns: int) -> list[Partition]:
+def kept_of(group: GroupState, now_ns: int) -> list[Partition]:
     """The newest ones that have rows, which stay: those made ahead are none, nor what a wrong clock has put there."""
     return [each for each in _with_readings(group) if each.rows > 0 and each.start_ns <= now_ns][-NEWEST:]
 
 
-def _old(group: GroupState, newest: Sequence[Partition]) -> list[Partition]:
+def old_of(group: GroupState, newest: Sequence[Partition]) -> list[Partition]:
     """Those that may be dropped: before the newest ones."""
     if len(newest) < NEWEST:
         return []
     return [each for each in _with_readings(group) if each.end_ns <= newest[0].start_ns]
 
 
-def _period(group: GroupState, partition: Partition) -> Period:
+def period_of(group: GroupState, partition: Partition) -> Period:
+    """The period that a partition is."""
     return Period(group=group.name, name=partition.name, start_ns=partition.start_ns, end_ns=partition.end_ns)
 
 

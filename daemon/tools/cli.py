@@ -124,6 +124,10 @@ COMMANDS = {
     "retention": _Place(
         "commands.retention:app", "Old readings that are dropped: what would be and why, and what was."
     ),
+    "decimation": _Place(
+        "commands.decimation:app", "Old readings that are reduced: what would be and why, and what was."
+    ),
+    "tiers": _Place("commands.tiers:app", "Tiers: what would be moved and why, what lies where, and a move by hand."),
     "psql": _Place(
         "commands.psql:app",
         "Open PostgreSQL's own terminal on the database of a configuration, with its schema in the search path.",

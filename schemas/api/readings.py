@@ -88,6 +88,10 @@ class Readings(Model):
         default=[], description="stretches of the range whose readings were dropped by retention: where each begins"
     )
     dropped_to_ns: list[int] = Field(default=[], description="where each of these ends")
+    decimated_from_ns: list[int] = Field(
+        default=[], description="stretches of the range whose readings were reduced: where each begins"
+    )
+    decimated_to_ns: list[int] = Field(default=[], description="where each of these ends")
     time_ns: list[int]
     run: list[int]
     trigger: list[int]
@@ -116,6 +120,9 @@ class LedgerEntry(Model):
     duplicates: int = Field(description="readings of instruments that were there already; not stored")
     missing: list[str] = Field(description="names of the missing instruments")
     dropped: bool = Field(default=False, description="whether its readings were dropped by retention")
+    decimated: bool = Field(
+        default=False, description="whether it is of a period that was reduced: its readings may be there no more"
+    )
 
 
 class Gaps(Model):

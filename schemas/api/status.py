@@ -10,10 +10,12 @@ from pydantic import Field
 
 from schemas.api.alarms import AlarmStatus
 from schemas.api.conditions import ConditionsStatus
+from schemas.api.decimation import DecimationStatus
 from schemas.api.marks import MarksStatus
 from schemas.api.model import Model
 from schemas.api.retention import RetentionStatus
 from schemas.api.snapshots import SnapshotsStatus
+from schemas.api.tiers import TiersStatus
 from schemas.api.visits import VisitsStatus
 from schemas.batch import Durability, Layout
 from schemas.states import (
@@ -400,6 +402,10 @@ class Status(Model):
     )
     marks: MarksStatus | None = Field(default=None, description="events that people note; null from an older daemon")
     retention: RetentionStatus | None = Field(default=None, description="what is dropped; null from an older daemon")
+    decimation: DecimationStatus | None = Field(
+        default=None, description="what is reduced; null where `[decimation]` asks for nothing"
+    )
+    tiers: TiersStatus | None = Field(default=None, description="places for readings; null without `[[tiers]]`")
     disk: DiskStatus | None = Field(default=None, description="null where its file system does not say")
     alarms: list[AlarmStatus] = Field(
         default=[], description="those in force: what nobody has dealt with first, of it the most severe"

@@ -20,6 +20,12 @@ class PartitionStorage(Model):
         description="readings (`arrays` layout: triggers), the server's estimate where counting is expensive"
     )
     size_bytes: int = Field(description="on the server's disk, with indexes")
+    tier: str | None = Field(default=None, description="where its readings lie; null without tiers, or in none of them")
+    heat_s_a_day: float | None = Field(
+        default=None,
+        description="seconds a day that its readers wait longer, or would, where it lies on a slow disk; null where "
+        "nobody counts",
+    )
 
 
 class JournalStorage(Model):

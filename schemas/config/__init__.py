@@ -27,6 +27,7 @@ from schemas.checking.problems import (
 from schemas.conditions.calibration import BUTTONS
 from schemas.config.conditions import ConditionsConfig
 from schemas.config.database import DatabaseConfig
+from schemas.config.decimation import DecimationConfig, decimation_problems
 from schemas.config.folders import FoldersConfig
 from schemas.config.groups import GroupConfig
 from schemas.config.listeners import ApiConfig, DashboardConfig
@@ -35,6 +36,7 @@ from schemas.config.readers import GovernorConfig, ReadersConfig
 from schemas.config.retention import RetentionConfig, too_short
 from schemas.config.section import LoggerName, Section, twice
 from schemas.config.sources import SOURCES, SimulatedSource, Source, SourceSection, TcpSource, UdpSource
+from schemas.config.tiers import Policy, TierConfig, TieringConfig, tier_problems
 from schemas.config.visits import VisitsConfig
 from schemas.config.workloads import Workload, WorkloadKind
 
@@ -49,10 +51,12 @@ __all__ = [
     "ConfigError",
     "DashboardConfig",
     "DatabaseConfig",
+    "DecimationConfig",
     "FoldersConfig",
     "GovernorConfig",
     "GroupConfig",
     "JournalConfig",
+    "Policy",
     "Problem",
     "ReadersConfig",
     "RetentionConfig",
@@ -60,6 +64,8 @@ __all__ = [
     "Source",
     "SourceSection",
     "TcpSource",
+    "TierConfig",
+    "TieringConfig",
     "UdpSource",
     "VisitsConfig",
     "Workload",
@@ -86,6 +92,13 @@ class Config(Section):
     committer: CommitterConfig = Field(default_factory=CommitterConfig, description="How they are committed.")
     journal: JournalConfig = Field(default_factory=JournalConfig, description="Where they wait for the database.")
     retention: RetentionConfig = Field(default_factory=RetentionConfig, description="When old readings are dropped.")
+    decimation: DecimationConfig = Field(default_factory=DecimationConfig, description="When old readings are reduced.")
+    tiers: tuple[TierConfig, ...] = Field(
+        default=(), max_length=8, description="Places for readings, from fast to slow; all in one when left out."
+    )
+    tiering: TieringConfig = Field(
+        default_factory=TieringConfig, description="By what readings move between these places."
+    )
     alarms: AlarmConfig = Field(default_factory=AlarmConfig, description="What counts as wrong.")
     readers: ReadersConfig = Field(default_factory=ReadersConfig, description="Who reads while it is written.")
     visits: VisitsConfig = Field(default_factory=VisitsConfig, description="Mock DIA visits of a telescope.")
@@ -107,6 +120,13 @@ class Config(Section):
                 *_other_database(self),
                 *_uncalibrated(self),
                 *_unkept(self),
+                *decimation_problems(
+                    self.decimation,
+                    [(group.decimation, group.retention) for group in self.groups],
+                    self.retention,
+                    self.database,
+                ),
+                *tier_problems(self.tiers, self.tiering, self.database),
                 *_shared_schemas(self),
                 *_shared_ports(self),
             ]
@@ -221,22 +241,22 @@ def _uncalibrated(config: Config) -> Iterator[Problem]:
 
 def _unkept(config: Config) -> Iterator[Problem]:
     section, database = config.retention, config.database
-    limited = ["retention"] if section.is_limited else []
-    limited += [
-        f"groups[{i}].retention"
-        for i, group in enumerate(config.groups)
-        if group.retention.keep_days or group.retention.max_gib
-    ]
-    if limited and database.backend is Backend.MONGODB:
-        problem = "MongoDB has no partitions: a group is one collection, of which no period can be dropped as a whole"
-        yield wrong(problem, "take it out, or use PostgreSQL or MariaDB", limited[0])
-        return
     yield from too_short(section.keep_days, database.partition, "retention.keep_days")
     for i, group in enumerate(config.groups):
         yield from too_short(group.retention.keep_days, database.partition, f"groups[{i}].retention.keep_days")
-    if section.min_free_percent is not None and section.disk is None and database.dsn is not None:
+    if section.min_free_percent is not None and database.backend is Backend.MONGODB:
+        problem = "MongoDB's files stay as large when documents are removed: no drop would make its disk freer"
+        yield wrong(problem, "use `max_gib`", "retention.min_free_percent")
+    elif section.min_free_percent is not None and section.disk is None and database.dsn is not None:
         fix = "name a folder of that disk in `retention.disk`, or use `max_gib` where it is on another node"
         yield wrong("nothing tells which disk `database.dsn` is on", fix, "retention.min_free_percent")
+    names = [tier.name for tier in config.tiers]
+    if section.disk_tier is not None and section.disk_tier not in names:
+        fix = f"name one of {', '.join(names)}" if names else "take it out: there are no `[[tiers]]`"
+        yield wrong(f"there is no tier {section.disk_tier!r}", fix, "retention.disk_tier")
+    if section.min_free_percent is not None and section.disk_tier is None and names:
+        fix = f"name it in `retention.disk_tier`: {', '.join(names)}"
+        yield wrong("nothing tells which tier lies on that disk", fix, "retention.min_free_percent")
 
 
 def _shared_schemas(config: Config) -> Iterator[Problem]:

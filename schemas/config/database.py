@@ -37,7 +37,8 @@ class DatabaseConfig(Section):
         description="`sync`: a commit survives a crash of the server; `async`: the server may lose its last moments.",
     )
     partition: Literal["hour", "day", "month"] = Field(
-        default="day", description="Stretch of time a partition of a table holds."
+        default="day",
+        description="Stretch of time a partition of a table holds; in MongoDB, what retention drops at once.",
     )
     partitions_ahead: int = Field(default=2, ge=1, le=100, description="Partitions made before they are needed.")
     command_timeout_s: float = Field(

@@ -11,6 +11,7 @@ from schemas.checking.problems import Problem, listed, refuse, suggestion, wrong
 from schemas.conditions.calibration import BUTTONS, KIND, can_be_calibrated
 from schemas.conditions.intervals import NAME_MOST
 from schemas.conditions.rules import ConditionsRefused
+from schemas.config.decimation import GroupDecimationConfig
 from schemas.config.retention import GroupRetentionConfig
 from schemas.config.section import Name, Section, twice
 from schemas.folders.folders import check_new_folder
@@ -18,7 +19,7 @@ from schemas.folders.reports import folder_of
 from schemas.readings import CHANNEL_DTYPES, HEADER, MAX_INSTRUMENTS, SYSTEM_COLUMNS, Channel, InstrumentGroup
 
 RESERVED_GROUPS = frozenset({"ledger", "instruments", "positions", "groups", "runs", "marks", "dropped"})
-RESERVED_ENDINGS = ("_ledger", "_readings")
+RESERVED_ENDINGS = ("_ledger", "_readings", "_reduced")
 RESERVED_CHANNELS = frozenset(
     {name for name, _ in HEADER} | {"run", "trigger_id", "time", "name", "time_offset_ns"} | set(SYSTEM_COLUMNS)
 )
@@ -81,6 +82,10 @@ class GroupConfig(Section):
     retention: GroupRetentionConfig = Field(
         default_factory=GroupRetentionConfig, description="Limits of this group, where they differ from `[retention]`."
     )
+    decimation: GroupDecimationConfig = Field(
+        default_factory=GroupDecimationConfig,
+        description="Decimation of this group, where it differs from `[decimation]`.",
+    )
     folder: str | None = Field(
         default=None,
         description="Path of a [folder of channels](folders.md), such as `/magnets/current`. The readings of this "
@@ -101,7 +106,7 @@ class GroupConfig(Section):
         if name in RESERVED_GROUPS:
             refuse([wrong(f"{name!r} is a table of triggerlog's own", "give the group another name")])
         if name.endswith(RESERVED_ENDINGS):
-            ends = " and ".join(RESERVED_ENDINGS)
+            ends = f"{', '.join(RESERVED_ENDINGS[:-1])} and {RESERVED_ENDINGS[-1]}"
             refuse([wrong(f"the endings {ends} are for tables that go with a group", "give the group another name")])
         return name
 
@@ -145,7 +150,7 @@ def _not_for_folders(group: GroupConfig) -> Iterator[Problem]:
     if group.folder is None:
         return
     for name, why in NOT_FOR_FOLDERS.items():
-        if getattr(group, name) not in (None, GroupRetentionConfig()):
+        if getattr(group, name) not in (None, GroupRetentionConfig(), GroupDecimationConfig()):
             yield wrong(f"the group reports into `folder`, {why}", "take it out", name)
     if (group.count is None) == (group.instruments is None):
         return
@@ -162,6 +167,7 @@ NOT_FOR_FOLDERS = {
     "durability": "where every insertion is `sync`",
     "payload_type": "which is not calibrated",
     "retention": "of which nothing is dropped",
+    "decimation": "of which nothing is reduced",
 }
 
 

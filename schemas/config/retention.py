@@ -38,20 +38,27 @@ class RetentionConfig(Section):
         ge=0,
         le=10_000_000,
         description="Most that a group may take of the database's disk, with indexes and ledger, in GiB (2^30 bytes); "
-        "beyond it the oldest partitions are dropped. Left out, or 0: size drops nothing.",
+        "beyond it the oldest partitions are dropped. Left out, or 0: size drops nothing. In MongoDB: its documents, "
+        "before they are compressed, without indexes.",
     )
     min_free_percent: float | None = Field(
         default=None,
         gt=0,
         le=90,
         description="With less of the disk free, the oldest partitions of all groups are dropped until so much is. "
-        "Left out: a full disk drops nothing.",
+        "Left out: a full disk drops nothing. Not for MongoDB, whose files stay as large.",
     )
     disk: str | None = Field(
         default=None,
         min_length=1,
         description="A folder on the database's disk, for `min_free_percent`; it has to be on this node. An embedded "
         "PostgreSQL lies in the state folder, and needs none.",
+    )
+    disk_tier: str | None = Field(
+        default=None,
+        min_length=1,
+        description="With `[[tiers]]`: which of them lies on that disk. Only partitions that lie there are dropped for "
+        "it; of the others a drop would free nothing.",
     )
     check_every_s: float = Field(
         default=60.0, ge=1, le=86_400, description="How often it is looked whether something has to be dropped."
@@ -61,12 +68,9 @@ class RetentionConfig(Section):
     def _has_use(self) -> "RetentionConfig":
         if self.disk is not None and self.min_free_percent is None:
             refuse([wrong("no limit needs it", "set `min_free_percent`, or take it out", "disk")])
+        if self.disk_tier is not None and self.min_free_percent is None:
+            refuse([wrong("no limit needs it", "set `min_free_percent`, or take it out", "disk_tier")])
         return self
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether any limit is set for all groups."""
-        return bool(self.keep_days or self.max_gib or self.min_free_percent)
 
 
 def too_short(keep_days: float | None, partition: str, field: str) -> Iterator[Problem]:

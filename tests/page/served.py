@@ -25,6 +25,7 @@ from daemon.web.errors import handle_errors
 from schemas.api.conditions import ConditionsStatus
 from schemas.api.marks import MarkKept, Marks, MarksStatus
 from schemas.api.readings import ChannelDescription, GroupDescription, Readings
+from schemas.api.retention import RetentionStatus
 from schemas.api.snapshots import SnapshotsStatus
 from schemas.api.status import (
     DeadLetterCounts,
@@ -44,6 +45,7 @@ from schemas.api.status import (
     TriggerCounts,
 )
 from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
+from schemas.api.tiers import TiersStatus
 from schemas.api.visits import VisitsStatus
 from schemas.marks import Mark
 from schemas.states import STATE_LETTERS, DaemonState, InstrumentState
@@ -119,6 +121,8 @@ FIGURES: dict[str, Any] = {
     "past_snapshots": [],
     "conditions": None,
     "partitions": 3,
+    "tiers": None,
+    "retention": None,
     "past": [],
     "under_way": None,
     "marks": [],
@@ -319,6 +323,8 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
         conditions=None
         if figures["conditions"] is None
         else ConditionsStatus.model_validate(CONDITIONS | figures["conditions"]),
+        retention=figures["retention"] and RetentionStatus.model_validate(figures["retention"]),
+        tiers=figures["tiers"] and TiersStatus.model_validate(figures["tiers"]),
         marks=MarksStatus(changes=figures["mark_changes"], waiting=0, waiting_marks=[], problem=None),
         events=[Event.model_validate(event) for event in figures["events"]],
         limits=figures["limits"],
@@ -330,10 +336,14 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
 
 
 def storage(time_ns: int) -> Storage:
-    """What is stored of FIGURES: a gibibyte a group, in partitions of a day of which the last lies ahead."""
+    """What is stored of FIGURES: a gibibyte a group, in partitions of a day of which the last lies ahead.
+
+    With tiers the oldest half lies in the last one; of each three the second is read much.
+    """
     day = 86_400 * 1_000_000_000
     began = time_ns // day * day
     count = int(FIGURES["partitions"])
+    names = [tier["name"] for tier in (FIGURES["tiers"] or {"tiers": []})["tiers"]]
     sizes = [2**30 // 2 ** (n % 3) if n < count - 1 else 16_384 for n in range(count)]
     partitions = [
         PartitionStorage(
@@ -342,6 +352,8 @@ def storage(time_ns: int) -> Storage:
             end_ns=began + (n - count + 3) * day,
             rows=size // 90,
             size_bytes=size,
+            tier=None if not names else names[-1] if n < count // 2 else names[0],
+            heat_s_a_day=(0.5 + 40.0 * (n % 3 == 1)) if names else None,
         )
         for n, size in enumerate(sizes)
     ]

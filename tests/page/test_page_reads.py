@@ -1,6 +1,7 @@
 """The tabs Reads and Storage over a served status: what they show of it."""
 
 import contextlib
+import re
 import signal
 import time
 
@@ -190,3 +191,43 @@ def test_storage_tells_sizes_partitions_and_what_an_outage_would_cost(stage: Sta
     expect(page.locator("#durability dd[data-level=over]")).to_have_text(
         ["sync requested; a crash of the server can lose all of it", str(short)]
     )
+
+
+TIERS = {
+    "tiers": [
+        {"name": "fast", "place": None, "size_bytes": 3 * 2**30, "partitions": 5, "max_bytes": 4 * 2**30},
+        {"name": "slow", "place": "slow", "size_bytes": 9 * 2**30, "partitions": 6, "max_bytes": None},
+    ],
+    "policy": "access",
+}
+MOVING = {"group": "bpm", "name": "bpm_004", "source": "fast", "target": "slow", "size_bytes": 2**30, "done": 0.43}
+
+
+def test_partitions_are_drawn_by_time_in_the_colours_of_their_tiers(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    page.locator("#tab-storage").click()
+    bars = page.locator("#storage-picture .bars .point")
+    expect(bars).to_have_count(3)
+    expect(page.locator("#storage-picture-note .key")).to_have_count(0)
+    stage.figures(groups={"bpm": 120, "ict": 8}, partitions=12, tiers=TIERS | {"moving": MOVING | {"left_s": 125.0}})
+    # Of each group the bytes, and the heat.
+    expect(bars).to_have_count(2 * 2 * 12, timeout=OPENED_MS)
+    expect(page.locator("#storage-picture-note")).to_have_text("fastslowheat")
+    expect(page.locator("#storage-next")).to_contain_text("moving bpm_004 of bpm to slow: 43 %, 2 min left")
+    expect(page.locator("#storage-picture-drawn")).to_have_attribute(
+        "aria-label", re.compile("bpm: 12 partitions, 6 in slow, 6 in fast, the hottest bpm_001, 40.5 s/day")
+    )
+    expect(page.locator("#storage-picture .shapelayer path")).to_have_count(1)
+    expect(cell(page, "partitions", "bpm_004", "heat")).to_have_text("40.5 s/day")
+    box = page.locator("#storage-picture .main-svg").first.bounding_box()
+    assert box is not None
+    assert box["height"] > 250
+    seen = {one.evaluate("e => getComputedStyle(e.querySelector('path')).fill") for one in bars.all()}
+    assert len(seen) == 3
+    # A picture that has not changed is not drawn again, and the move goes on in words.
+    first = bars.first.element_handle()
+    stage.figures(tiers=TIERS | {"moving": MOVING | {"done": 0.5, "left_s": 60.0}})
+    expect(page.locator("#storage-next")).to_contain_text("50 %")
+    assert first.evaluate("e => e.isConnected")
+    assert grave(page) == []
+    assert fresh.errors == []

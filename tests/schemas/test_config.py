@@ -5,6 +5,8 @@ import tomllib
 import pytest
 
 from schemas.config import ConfigError, parse_config
+from schemas.config.decimation import decimation_of
+from schemas.decimation import Bucket, Every, Reduction
 
 GROUP = """
 [[groups]]
@@ -12,6 +14,21 @@ name = "bpm"
 count = 3
 channels = [{ name = "x", unit = "mm" }]
 """
+TIERS = (
+    GROUP
+    + """
+[[tiers]]
+name = "fast"
+[[tiers]]
+name = "slow"
+tablespace = "slow"
+after_days = 30
+"""
+)
+ON_MARIADB = (
+    TIERS.replace('tablespace = "slow"', 'directory = "/mnt/slow"')
+    + '[database]\ndsn = "mysql://a@b"\npassword_env = "P"'
+)
 DSNS = (
     "write postgresql://user@host:port/name, mysql://user@host:port or mongodb://user@host:port, "
     "or leave it out for the embedded PostgreSQL"
@@ -25,11 +42,27 @@ def said(text: str) -> list[str]:
     return [str(problem) for problem in refused.value.problems]
 
 
+@pytest.mark.parametrize("dsn", ["mysql://a@b", "mongodb://a/b"])
+def test_access_moves_partitions_only_where_the_server_counts_reads(dsn: str) -> None:
+    tiers = TIERS.replace('"fast"', '"fast"\nmax_gib = 9')
+    problem = (
+        "tiering.policy: only PostgreSQL counts what is read of each partition, which policy 'both' needs; use policy "
+        "'age'"
+    )
+    assert problem in said(f'{tiers}[tiering]\npolicy = "both"\n[database]\ndsn = "{dsn}"')
+    assert parse_config(f'{tiers}[tiering]\npolicy = "both"').tiering.policy == "both"
+
+
 def test_the_least_configuration_has_the_defaults_of_the_design() -> None:
     config = parse_config(GROUP)
     assert [(source.kind, source.port) for source in config.sources if source.kind != "simulated"] == [("tcp", 8122)]
     assert (config.api.host, config.api.port, config.dashboard.port) == ("127.0.0.1", 8120, 8121)
     assert (config.database.dsn, config.database.layout, config.database.durability) == (None, "rows", "sync")
+
+
+def test_the_place_of_a_tier_is_a_tablespace_or_a_directory() -> None:
+    for text, place in ((TIERS, "slow"), (ON_MARIADB, "/mnt/slow")):
+        assert [tier.place for tier in parse_config(text).tiers] == [None, place]
 
 
 @pytest.mark.parametrize("place", ["payloads", "../x", "/data", "file:///data", "http://host/x", "https://[::1]:8/x"])
@@ -135,6 +168,10 @@ def test_a_group_with_a_folder_reports_into_it_and_has_no_triggers() -> None:
             "groups[0].payload_type: the group reports into `folder`, which is not calib",
         ),
         (
+            FOLDER + "decimation = {after_days = 90}",
+            "groups[0].decimation: the group reports into `folder`, of which nothing is reduced; take it out",
+        ),
+        (
             FOLDER + "retention = {keep_days = 90}",
             "groups[0].retention: the group reports into `folder`, of which nothing is dropped; take it out",
         ),
@@ -204,8 +241,8 @@ def test_a_group_by_names_keeps_their_order() -> None:
         ),
         (
             GROUP.replace('"bpm"', '"bpm_ledger"'),
-            "groups[0].name: the endings _ledger and _readings are for tables that go with a group; give the group "
-            "another name",
+            "groups[0].name: the endings _ledger, _readings and _reduced are for tables that go with a group; give the "
+            "group another name",
         ),
         (GROUP.replace("3", "3.0"), "groups[0].count: 3.0 is not a whole number; use a whole number"),
         (GROUP.replace("3", "true"), "groups[0].count: true is not a whole number; use a whole number"),
@@ -287,8 +324,9 @@ def test_a_group_by_names_keeps_their_order() -> None:
         (
             r'"wi\ndth\u001b[31m" = 1' + GROUP,
             r'"wi\ndth\u001b[31m": unknown key; use one of `logger`, `state_dir`, `groups`, `sources`, `database`, '
-            "`assembly`, `committer`, `journal`, `retention`, `alarms`, `readers`, `visits`, `conditions`, `folders`, "
-            "`api`, `dashboard`",
+            "`assembly`, `committer`, `journal`, `retention`, `decimation`, `tiers`, `tiering`, `alarms`, `readers`, "
+            "`visits`, "
+            "`conditions`, `folders`, `api`, `dashboard`",
         ),
         (
             GROUP + "[retention]\nkeep_days = 1.5",
@@ -310,9 +348,155 @@ def test_a_group_by_names_keeps_their_order() -> None:
             "retention.disk: no limit needs it; set `min_free_percent`, or take it out",
         ),
         (
-            GROUP + '[retention]\nmax_gib = 10\n[database]\ndsn = "mongodb://a/b"',
-            "retention: MongoDB has no partitions: a group is one collection, of which no period can be dropped as a "
-            "whole; take it out, or use PostgreSQL or MariaDB",
+            GROUP + '[retention]\nmin_free_percent = 10\ndisk = "/var"\n[database]\ndsn = "mongodb://a/b"',
+            "retention.min_free_percent: MongoDB's files stay as large when documents are removed: no drop would make "
+            "its disk freer; use `max_gib`",
+        ),
+        (
+            TIERS.replace("after_days = 30", ""),
+            "tiers[1].after_days: nothing would move to this tier; set it, or `max_gib` of tier 'fast'",
+        ),
+        (
+            TIERS + "max_gib = 9",
+            "tiers[1].max_gib: there is no tier after it to move to; take it out, or set `max_gib` in [retention]",
+        ),
+        (
+            TIERS.replace('name = "fast"', 'name = "fast"\nafter_days = 3'),
+            "tiers[0].after_days: readings are written into the first tier; give it to the next tier",
+        ),
+        (
+            TIERS + '[[tiers]]\nname = "tape"\ntablespace = "tape"\nafter_days = 30',
+            "tiers[2].after_days: partitions move to a tier before after 30 days; give each tier more days than those "
+            "before",
+        ),
+        (
+            TIERS.replace('"slow"\nt', '"fast"\nt'),
+            "tiers[1].name: tier 'fast' is named by tiers[0].name already; give it another name",
+        ),
+        (
+            TIERS.replace('tablespace = "slow"', ""),
+            "tiers[1].tablespace: tiers[0] is the same place; give each its own tablespace",
+        ),
+        (
+            TIERS.replace('tablespace = "slow"', 'tablespace = "pg_default"'),
+            "tiers[1].tablespace: 'pg_default' is the server's; leave it out: without it, it is the database's own "
+            "tablespace",
+        ),
+        (
+            TIERS.replace("after_days = 30", "after_days = 1"),
+            "tiers[1].after_days: the 2 newest partitions always stay, and each holds a day; use at least 2, or a "
+            "shorter `database.partition`",
+        ),
+        (
+            TIERS + '[retention]\nmin_free_percent = 10\ndisk = "/var"',
+            "retention.min_free_percent: nothing tells which tier lies on that disk; name it in `retention.disk_tier`: "
+            "fast, slow",
+        ),
+        (
+            TIERS + '[retention]\nmin_free_percent = 10\ndisk = "/var"\ndisk_tier = "tape"',
+            "retention.disk_tier: there is no tier 'tape'; name one of fast, slow",
+        ),
+        (
+            GROUP + '[retention]\nmin_free_percent = 10\ndisk = "/var"\ndisk_tier = "slow"',
+            "retention.disk_tier: there is no tier 'slow'; take it out: there are no `[[tiers]]`",
+        ),
+        (
+            GROUP + '[retention]\ndisk_tier = "slow"',
+            "retention.disk_tier: no limit needs it; set `min_free_percent`, or take it out",
+        ),
+        (
+            GROUP + '[[tiers]]\nname = "fast"',
+            "tiers: there is one tier, and nothing to move to; add another, or take it out",
+        ),
+        (
+            GROUP + '[tiering]\npolicy = "both"',
+            "tiering.policy: there are no tiers; add `[[tiers]]`, or take it out",
+        ),
+        (
+            TIERS + '[tiering]\npolicy = "both"',
+            "tiers[0].max_gib: by policy 'both' what is read most lies here, and nothing says how much of it; set it, "
+            "or use policy 'age'",
+        ),
+        (
+            TIERS.replace('"fast"', '"fast"\nmax_gib = 9') + '[tiering]\npolicy = "access"',
+            "tiers[1].after_days: policy 'access' moves nothing by its age; take it out, or use policy 'both'",
+        ),
+        (TIERS + "[tiering]\nhalf_life_days = 0", "tiering.half_life_days: 0 is out of range; use 0.01 to 365"),
+        (
+            TIERS + '[database]\ndsn = "mongodb://a/b"',
+            "tiers: a MongoDB node keeps a collection in one place; take it out, or use PostgreSQL or MariaDB",
+        ),
+        (
+            TIERS + '[database]\ndsn = "mysql://a@b"',
+            "tiers[1].tablespace: MariaDB and MySQL have directories; use `directory` instead",
+        ),
+        (
+            TIERS.replace("tablespace", "directory").replace('"slow"\na', '"/slow"\na'),
+            "tiers[1].directory: PostgreSQL has tablespaces; use `tablespace` instead",
+        ),
+        (
+            ON_MARIADB.replace('name = "fast"', 'name = "fast"\ndirectory = "/mnt/fast"'),
+            "tiers[0].directory: MariaDB makes new partitions in its own folder: REORGANIZE ignores DATA DIRECTORY; "
+            "leave it out",
+        ),
+        (
+            ON_MARIADB.replace('directory = "/mnt/slow"', ""),
+            "tiers[1].directory: tiers[0] is the same place; give each its own directory",
+        ),
+        (
+            ON_MARIADB.replace("/mnt/slow", "/mnt/slow/"),
+            "tiers[1].directory: '/mnt/slow/' cannot be used here; use an absolute path of letters, digits, `_`, `.` "
+            "and `-`, without `/` at its end",
+        ),
+        (
+            GROUP + "[decimation]\nafter_days = 9",
+            "decimation: nothing says what old readings become; set `bucket_s`, or `keep_every`",
+        ),
+        (
+            GROUP + "[decimation]\nbucket_s = 60",
+            "decimation: nothing says when readings are old; set `after_days`, or take it out",
+        ),
+        (
+            GROUP + "decimation = { keep_every = 5 }",
+            "groups[0].decimation: nothing says when readings are old; set `after_days`",
+        ),
+        (
+            GROUP + "decimation = { after_days = 5 }",
+            "groups[0].decimation: nothing says what old readings become; set `bucket_s`, or `keep_every`",
+        ),
+        (
+            GROUP + "[decimation]\nafter_days = 9\nbucket_s = 60\nkeep_every = 5",
+            "decimation.keep_every: `bucket_s` is given too; give one of them, not both",
+        ),
+        (
+            GROUP + "[decimation]\nafter_days = 9\nbucket_s = 7",
+            "decimation.bucket_s: 7 s do not divide a day; use one that 86,400 s are a multiple of, such as 1, 10 or "
+            "60: each partition begins with a bucket",
+        ),
+        (
+            GROUP + '[decimation]\nafter_days = 9\nbucket_s = 3500\n[database]\npartition = "hour"',
+            "decimation.bucket_s: 3500 s do not divide an hour; use one that 3,600 s are a multiple of, such as 1, 10 "
+            "or 60: each partition begins with a bucket",
+        ),
+        (
+            GROUP + "[decimation]\nafter_days = 1\nbucket_s = 60",
+            "decimation.after_days: the 2 newest partitions always stay, and each holds a day; use at least 2, or a "
+            "shorter `database.partition`",
+        ),
+        (
+            GROUP + "[decimation]\nafter_days = 9\nbucket_s = 60\n[retention]\nkeep_days = 9",
+            "decimation.after_days: readings of groups[0] are dropped after 9 days (`keep_days`), and never reduced; "
+            "use fewer days than `keep_days`",
+        ),
+        (
+            GROUP + "retention = { keep_days = 5 }\ndecimation = { after_days = 7, keep_every = 2 }",
+            "groups[0].decimation.after_days: readings of groups[0] are dropped after 5 days (`keep_days`), "
+            "and never reduced; use fewer days than `keep_days`",
+        ),
+        (
+            GROUP + '[decimation]\nafter_days = 9\nbucket_s = 60\n[database]\ndsn = "mongodb://a/b"',
+            "decimation: MongoDB has no partitions: a group is one collection, which is not reduced; take it out, or "
+            "use PostgreSQL or MariaDB",
         ),
         (GROUP + "[retention]\nkeep_days = -1", "retention.keep_days: -1 is out of range; use 0 to 100000"),
         (GROUP + "[assembly]\nwindow = 100", "assembly.window: 100 is not a power of two; use 64 or 128"),
@@ -462,3 +646,21 @@ def test_a_password_in_the_file_is_told_where_it_belongs() -> None:
 def test_many_instruments_are_checked_in_a_moment() -> None:
     names = ", ".join(f'"i{number}"' for number in range(32_767))
     assert parse_config(GROUP.replace("count = 3", f"instruments = [{names}]")).groups[0].group().size == 32_767
+
+
+def test_decimation_of_a_group_is_its_own_where_it_differs() -> None:
+    config = parse_config(
+        GROUP
+        + GROUP.replace('"bpm"', '"ict"')
+        + "decimation = { keep_every = 5, window_s = 0 }\n"
+        + GROUP.replace('"bpm"', '"blm"')
+        + "decimation = { after_days = 0 }\n"
+        + "[decimation]\nafter_days = 2.5\nbucket_s = 0.1\n"
+    )
+    found = [decimation_of(config.decimation, group.decimation) for group in config.groups]
+    day_ns = 86_400_000_000_000
+    assert found == [
+        Reduction(after_ns=5 * day_ns // 2, how=Bucket(100_000_000), window_ns=60_000_000_000),
+        Reduction(after_ns=5 * day_ns // 2, how=Every(5), window_ns=0),
+        None,
+    ]

@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -9,13 +11,14 @@ import numpy as np
 
 from backends.base import Store
 from backends.kinds import KINDS
+from backends.mongodb import MongodbStore
 from backends.mysql import MysqlStore
 from backends.postgresql import PostgresqlStore
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.retention.keeper import RetentionKeeper
 from schemas.batch import JournalPosition, Layout
-from schemas.checking.dsn import backend_of
+from schemas.checking.dsn import Backend, backend_of
 from schemas.config import Config, DatabaseConfig
 from tests.support.batches import batch_of, by_group, group_of, readings_of
 
@@ -37,10 +40,34 @@ CONFIG = Config.model_validate(
 )
 
 
+STORES: dict[Backend, Callable[..., Store]] = {
+    Backend.POSTGRESQL: PostgresqlStore,
+    Backend.MYSQL: MysqlStore,
+    Backend.MONGODB: MongodbStore,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filling:
+    """How much there is to drop."""
+
+    hours: int = HOURS
+    triggers: int = TRIGGERS
+
+
+MUCH = Filling()
+# FerretDB reads all that there is for each question.
+LITTLE = Filling(hours=9, triggers=60)
+
+
+def filling_of(dsn: str) -> Filling:
+    """What a server is filled with."""
+    return LITTLE if backend_of(dsn) is Backend.MONGODB else MUCH
+
+
 def store_at(dsn: str, schema: str) -> Store:
     """The store of the group."""
-    made = PostgresqlStore if backend_of(dsn).value == "postgresql" else MysqlStore
-    return made(
+    return STORES[backend_of(dsn)](
         DatabaseConfig(dsn=dsn, schema=schema, partition="hour", command_timeout_s=TIMEOUT_S),
         logger="main",
         groups=by_group(GROUP),
@@ -48,16 +75,15 @@ def store_at(dsn: str, schema: str) -> Store:
     )
 
 
-async def fill(store: Store) -> None:
+async def fill(store: Store, filling: Filling = MUCH) -> None:
     """An hour a partition, a run an hour, the last of them now."""
     rng = np.random.default_rng(5)
-    now_ns = time.time_ns() // HOUR_NS * HOUR_NS
-    for number in range(1, HOURS + 1):
-        times = now_ns - (HOURS - number) * HOUR_NS + np.arange(TRIGGERS) * 1_000_000
-        readings = readings_of(GROUP, np.arange(TRIGGERS), times, rng)
-        to = JournalPosition(
-            sequence=number, triggers=number * TRIGGERS, readings=number * TRIGGERS * GROUP.size, journal=9
-        )
+    now_ns, each = time.time_ns() // HOUR_NS * HOUR_NS, np.arange(filling.triggers)
+    for number in range(1, filling.hours + 1):
+        times = now_ns - (filling.hours - number) * HOUR_NS + each * 1_000_000
+        readings = readings_of(GROUP, each, times, rng)
+        triggers = number * filling.triggers
+        to = JournalPosition(sequence=number, triggers=triggers, readings=triggers * GROUP.size, journal=9)
         await store.commit(batch_of(GROUP, number, readings, run=number, position=to))
 
 

@@ -248,6 +248,11 @@ def turned(trigger: Array) -> Array:
     return np.asarray(trigger).astype("<i8").view("<u8") ^ np.uint64(1 << 63)
 
 
+def turned_back(trigger: Array) -> Array:
+    """The int64 triggers of what `turned` gave, in any byte order."""
+    return np.asarray((trigger.astype("<u8") ^ np.uint64(1 << 63)).view("<i8"))
+
+
 def id_bytes(run: int, trigger: int, instrument: int | None = None) -> bytes:
     """The bytes of one `_id`."""
     tail = b"" if instrument is None else instrument.to_bytes(2, "big")

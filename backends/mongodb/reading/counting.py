@@ -2,20 +2,29 @@
 
 There is no snapshot over several collections on a server of its own, so the account is read before and after, and the
 look is repeated where it moved: what is committed between two questions is in one answer and not in the other.
+
+A period that is being dropped is counted apart, by how far that is: before its account is written its documents are
+there; from then on the account says how many there were, and of its documents only those count that are kept.
 """
 
+from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from bson import ObjectId
+from bson import Int64
 
-from backends.mongodb.protocol.documents import id_bytes
+from backends.base import StoreBusy
+from backends.mongodb.accounts import Account, account_of
+from backends.mongodb.reading import documents
+from backends.mongodb.reading.group import GroupReader
 from backends.mongodb.schema.create import GroupCollections
 from backends.mongodb.server.facts import Database
 from backends.mongodb.server.lease import position_in
 from schemas.batch import JournalPosition, Stream
 from schemas.queries import TOTALS
 from schemas.readings import Array
+from schemas.retention import Period
 
 LOOKS = 3
 """So often at most; under a daemon that commits all the time none is still, and the answer says how much it moved."""
@@ -28,37 +37,48 @@ class Amount(NamedTuple):
     readings: int
 
 
-async def totals(database: Database, of: GroupCollections) -> Array:
-    """Count: `TOTALS`."""
+async def totals(group: GroupReader) -> Array:
+    """Count: `TOTALS`.
+
+    Raises:
+        StoreBusy: one period after the other is being dropped.
+    """
+    last = None
     for _ in range(LOOKS):
-        answer = await _look(database, of)
-        if _is_still(answer, of):
+        found = await _look(group)
+        last = last if found is None else found
+        if found is not None and _is_still(found):
             break
-    return answer
+    if last is None:
+        raise StoreBusy(f"periods of group {group.of.data!r} are being dropped")
+    return last
 
 
-def _is_still(answer: Array, of: GroupCollections) -> bool:
+def _is_still(answer: Array) -> bool:
     """Whether nothing moved; a batch under way has its readings written before any of its ledger and its position."""
     return bool(not answer["moved_readings"].any() and answer["triggers"].sum() == answer["account_triggers"][0])
 
 
-async def _look(database: Database, of: GroupCollections) -> Array:
-    before, _ = await _account(database, of)
+async def _look(group: GroupReader) -> Array | None:
+    """Count once; None where what is dropped was another when it ended."""
+    database, of = group.database, group.of
+    before = await account_of(database, of.data, of.layout)
     # A question for each sum: FerretDB 1 sums only the first of several.
-    columns = {
-        "stored": await _by_run(database, of.data, 1),
-        "triggers": await _by_run(database, of.ledger, 1),
-        "expected": await _by_run(database, of.ledger, "$expected"),
-        "arrived": await _by_run(database, of.ledger, "$arrived"),
-        "skipped": await _by_run(database, of.ledger, "$skipped"),
+    stored = Counter(await by_run(database, of.data, 1, _outside(before.going.values())))
+    columns: dict[str, Mapping[int, int]] = {
+        "stored": stored,
+        "triggers": await by_run(database, of.ledger, 1),
+        "expected": await by_run(database, of.ledger, "$expected"),
+        "arrived": await by_run(database, of.ledger, "$arrived"),
+        "skipped": await by_run(database, of.ledger, "$skipped"),
     }
-    after, journal = await _account(database, of)
+    after = await _add_going(group, before, stored)
+    if after is None or after.accounts.keys() - before.accounts.keys() - before.going.keys():
+        return None
+    columns["dropped"] = sum((Counter(each.stored) for each in after.accounts.values()), Counter[int]())
     runs = sorted({run for counts in columns.values() for run in counts})
     answer = np.zeros(max(1, len(runs)), TOTALS)
-    answer["sequence"], answer["journal_readings"] = journal.sequence, journal.readings
-    answer["account_triggers"], answer["account_readings"] = after.triggers, after.readings
-    answer["moved_triggers"] = after.triggers - before.triggers
-    answer["moved_readings"] = after.readings - before.readings
+    _put_account(answer, before, after)
     for row, run in zip(answer, runs, strict=False):
         row["run"] = run
         for name, counts in columns.items():
@@ -68,23 +88,71 @@ async def _look(database: Database, of: GroupCollections) -> Array:
     return answer
 
 
-async def _account(database: Database, of: GroupCollections) -> tuple[Amount, JournalPosition]:
-    """The account of all streams, and the position in that of the journal."""
-    found = await database.get_collection("positions").find_one({"_id": of.data})
-    streams = [position_in(found or {}, stream) for stream in Stream]
-    account = Amount(sum(position.triggers for position in streams), sum(position.readings for position in streams))
-    return account, position_in(found or {})
+async def _add_going(group: GroupReader, before: Account, stored: Counter[int]) -> Account | None:
+    """Count what is there of periods that were being dropped; the account that goes with it, None without one."""
+    for _ in range(LOOKS):
+        found = await account_of(group.database, group.of.data, group.of.layout)
+        counts = [await _inside(group, found, key, period) for key, period in before.going.items()]
+        after = await account_of(group.database, group.of.data, group.of.layout)
+        if all(_phase(found, key) == _phase(after, key) for key in before.going):
+            for each in counts:
+                stored.update(each)
+            return after
+    return None
 
 
-async def _by_run(database: Database, collection: str, what: int | str) -> dict[int, int]:
+def _phase(account: Account, key: str) -> tuple[bool, bool]:
+    """How far a drop is: whether it is counted, and whether it has ended."""
+    found = account.accounts.get(key)
+    return found is not None, found is not None and found.dropped_ns is not None
+
+
+async def _inside(group: GroupReader, account: Account, key: str, period: Period) -> Counter[int]:
+    """Count by run what is there of a period, and is none of what its account has counted."""
+    database, of = group.database, group.of
+    if _phase(account, key) != (True, False):
+        within = documents.readings_of_period(period, of.group, of.layout, group.server)
+        return Counter(await by_run(database, of.data, 1, within))
+    counts: Counter[int] = Counter()
+    if account.notice is not None:
+        for some in documents.with_ids(account.notice.kept):
+            counts.update(await by_run(database, of.data, 1, some))
+    return counts
+
+
+def _outside(periods: Collection[Period]) -> documents.Filter:
+    """Look for documents of no such period."""
+    apart = (
+        [{"time_ns": {"$lt": Int64(each.start_ns)}}, {"time_ns": {"$gte": Int64(each.end_ns)}}] for each in periods
+    )
+    return {"$and": [{"$or": each} for each in apart]} if periods else {}
+
+
+def _put_account(answer: Array, before: Account, after: Account) -> None:
+    """Put the account of all streams, by how much it grew, and the position in that of the journal."""
+    journal, amounts = position_in(after.position or {}), [_amount(each.position) for each in (before, after)]
+    answer["sequence"], answer["journal_readings"] = journal.sequence, journal.readings
+    answer["account_triggers"], answer["account_readings"] = amounts[1]
+    answer["moved_triggers"] = amounts[1].triggers - amounts[0].triggers
+    answer["moved_readings"] = amounts[1].readings - amounts[0].readings
+
+
+def _amount(position: Mapping[str, Any] | None) -> Amount:
+    streams: list[JournalPosition] = [position_in(position or {}, stream) for stream in Stream]
+    return Amount(sum(each.triggers for each in streams), sum(each.readings for each in streams))
+
+
+async def by_run(
+    database: Database, collection: str, what: int | str, wanted: documents.Filter | None = None
+) -> dict[int, int]:
+    """Sum up something of the documents that are wanted, all of them by default, by run."""
     grouped: list[dict[str, Any]] = [{"$group": {"_id": "$run", "sum": {"$sum": what}}}]
-    cursor = await database.get_collection(collection).aggregate(grouped)
+    cursor = await database.get_collection(collection).aggregate([{"$match": wanted}, *grouped] if wanted else grouped)
     async with cursor:
         return {int(each["_id"]): int(each["sum"]) async for each in cursor}
 
 
 async def _end_ns(database: Database, of: GroupCollections, run: int, name: str, direction: int) -> int:
     """The time of a run's earliest or latest reading; 0 without any."""
-    ids = {"$gte": ObjectId(id_bytes(run, -(2**63))), "$lte": ObjectId(id_bytes(run, 2**63 - 1))}
-    found = await database.get_collection(of.ledger).find_one({"_id": ids}, sort=[(name, direction)])
+    found = await database.get_collection(of.ledger).find_one(documents.of_run(run), sort=[(name, direction)])
     return int(found[name]) if found else 0

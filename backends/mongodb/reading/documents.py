@@ -1,6 +1,6 @@
 """Reading documents back: what to look for, and batches of BSON that are parsed as they come."""
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -14,7 +14,8 @@ from backends.mongodb.protocol.documents import USER_DEFINED, DocumentFormat, id
 from backends.mongodb.server.facts import Server
 from schemas.batch import Layout
 from schemas.queries import InstrumentReadings, WindowReadings
-from schemas.readings import Array
+from schemas.readings import Array, InstrumentGroup
+from schemas.retention import Period
 
 Collection = AsyncCollection[dict[str, Any]]
 Filter = dict[str, Any]
@@ -127,6 +128,12 @@ def readings_in_window(query: WindowReadings, layout: Layout, server: Server) ->
     return {"instrument": {"$in": list(range(query.group.size))}, **times} if server.uses_indexes else times
 
 
+def readings_of_period(period: Period, group: InstrumentGroup, layout: Layout, server: Server) -> Filter:
+    """Look for the documents that lie within a period: readings by their own time, arrays by their trigger's."""
+    within = WindowReadings(group=group, start_ns=period.start_ns, end_ns=period.end_ns, by_trigger=True)
+    return readings_in_window(within, layout, server)
+
+
 def triggers_around(start_ns: int, end_ns: int) -> Filter:
     """Look for the triggers of the arrays layout that may have readings in a stretch of time."""
     return _first_to_last(*slack(start_ns, end_ns))
@@ -143,17 +150,29 @@ def triggers_with(instruments: Sequence[int], start_ns: int, last_ns: int) -> Fi
 
 
 async def batches(
-    collection: Collection, filter_: Filter, form: DocumentFormat, sort: Sort = (), most: int = 0, *, enough: int = 0
+    collection: Collection,
+    filter_: Filter,
+    form: DocumentFormat,
+    sort: Sort = (),
+    most: int = 0,
+    *,
+    enough: int = 0,
+    fields: Mapping[str, int] | None = None,
 ) -> AsyncGenerator[bytes, None]:
     """Find documents; as they are, one after the other, in batches as they come.
 
     most: so many at most, 0 is all of them.
     enough: so many will perhaps do.
+    fields: which of their fields, as a projection names them; None is all of them.
     """
     fitting = max(2, BATCH_BYTES // form.width)
     wanted = most or enough
     cursor = collection.find_raw_batches(
-        filter_, sort=list(sort) or None, limit=most, batch_size=min(fitting, wanted + 1) if wanted else fitting
+        filter_,
+        projection=fields,
+        sort=list(sort) or None,
+        limit=most,
+        batch_size=min(fitting, wanted + 1) if wanted else fitting,
     )
     async with cursor:
         async for batch in cursor:
@@ -178,11 +197,16 @@ async def by_ids(collection: Collection, ids: Array, form: DocumentFormat, serve
         in_order = np.sort(ids)
         return await found(collection, _between(in_order[0].tobytes(), in_order[-1].tobytes()), form)
     answer = bytearray()
-    at_once = LOOKUPS if server.uses_indexes else 1
+    for wanted in with_ids(ids, LOOKUPS if server.uses_indexes else 1):
+        answer += await found(collection, wanted, form)
+    return answer
+
+
+def with_ids(ids: Array, at_once: int = LOOKUPS) -> Iterator[Filter]:
+    """Look for documents by their `_id`s (void, shape (documents,)), with several questions."""
     for start in range(0, len(ids), at_once):
         wanted = [_bson_id(raw.tobytes()) for raw in ids[start : start + at_once]]
-        answer += await found(collection, {"_id": {"$in": wanted} if len(wanted) > 1 else wanted[0]}, form)
-    return answer
+        yield {"_id": {"$in": wanted} if len(wanted) > 1 else wanted[0]}
 
 
 def _between(first: bytes, last: bytes) -> Filter:

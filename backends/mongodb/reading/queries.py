@@ -35,7 +35,7 @@ class MongodbQuestions(Questions):
         self._group = group
 
     async def _totals(self, _query: Totals) -> Array:
-        return await totals(self._group.database, self._group.of)
+        return await totals(self._group)
 
     async def _figures(self, query: Reduction) -> Array:
         # Made here, of readings that come in chunks: docs/decisions/0030.

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 import pymongo
-from bson import Int64
+from bson import Binary, Int64
 
 from backends.base import GroupLocked, StoreError, StoreUnavailable
 from backends.columns.stored import POSITION
@@ -34,6 +34,8 @@ LOOK_S = 0.2
 
 NOTE = "unfinished"
 """The field of a batch that is being written."""
+NOTICE = "dropping"
+"""The field of a period that is being dropped."""
 
 
 class PositionGone(StoreUnavailable):
@@ -141,6 +143,35 @@ class Lease:
             return None
         return position_in(await self.document(database), stream)
 
+    async def begin_dropping(self, database: Database, notice: dict[str, Any], concern: dict[str, Any]) -> None:
+        """Write down which period is dropped from now on.
+
+        Raises:
+            GroupLocked, PositionGone: as `move`.
+            StoreUnavailable: one is being dropped already.
+        """
+        if not await self._update(database, {"owner": self._owner, NOTICE: None}, {NOTICE: notice}, concern):
+            await self.document(database)
+            raise StoreUnavailable(f"another period of group {self._group!r} is being dropped")
+
+    async def keep_documents(self, database: Database, begun_ns: int, ids: Binary, concern: dict[str, Any]) -> None:
+        """Write down which documents are none of the period that is being dropped; as often as one likes.
+
+        Each command adds some: one that was given up and comes late takes nothing away.
+
+        Raises:
+            GroupLocked, PositionGone: as `move`.
+            StoreUnavailable: that period is not being dropped any more.
+        """
+        expected = {"owner": self._owner, f"{NOTICE}.begun_ns": Int64(begun_ns)}
+        if not await self._update(database, expected, {}, concern, push={f"{NOTICE}.kept": ids}):
+            await self.document(database)
+            raise StoreUnavailable(f"no period of group {self._group!r} is being dropped any more")
+
+    async def end_dropping(self, database: Database, begun_ns: int) -> None:
+        """Take the notice away, unless it is gone."""
+        await self._update(database, {"owner": self._owner, f"{NOTICE}.begun_ns": Int64(begun_ns)}, {NOTICE: None})
+
     async def release(self, database: Database) -> None:
         """Give the lease back."""
         if self.is_held:
@@ -188,10 +219,14 @@ class Lease:
         expected: dict[str, Any],
         values: dict[str, Any],
         concern: dict[str, Any] | None = None,
+        *,
+        push: dict[str, Any] | None = None,
     ) -> bool:
         change: dict[str, Any] = {"$currentDate": {"seen": True}}
         if values:
             change["$set"] = values
+        if push:
+            change["$push"] = push
         update = {"q": {"_id": self._group, **expected}, "u": change}
         # One at a time: FerretDB reads the document, changes it and writes it back, so that a renewal beside a move
         # would write the position back that it read.

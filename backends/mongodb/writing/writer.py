@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from backends.base import BatchRejected, StoreError, StoreUnavailable, is_commit
 from backends.columns.filling import ledger_rows
 from backends.diagnosis.refusals import shortened
 from backends.ending import end_tasks
+from backends.mongodb.accounts import Notice, notice_in, stored_ids
 from backends.mongodb.protocol.documents import DocumentFormat, NotOurDocuments, Raw
 from backends.mongodb.protocol.formats import (
     data_format,
@@ -44,7 +46,7 @@ from backends.mongodb.writing.unfinished import (
     take_out,
     unfinished_in,
 )
-from schemas.batch import Batch, JournalPosition, Layout, Stream
+from schemas.batch import Batch, Durability, JournalPosition, Layout, Stream
 from schemas.readings import Array
 
 log = logging.getLogger(__name__)
@@ -57,6 +59,9 @@ LANES = 2
 """Messages under way at the same time, each on a connection of its own."""
 LANE_DOCUMENTS = 100
 """Fewer documents than this are not worth a second message; and FerretDB commits as many at a time."""
+
+KEPT_MOST = 500_000
+"""Most documents that are named beside the position, of 14 bytes each: a document has 16 MB at most."""
 
 RELEASE_S = 2.0
 """How long closing waits to give a lease back; it lapses by itself."""
@@ -84,6 +89,7 @@ class MongodbGroupWriter:
         self._timeout_s = timeout_s
         self._lease = Lease(group=collections.data, schema=schema, logger=logger, target=target, timeout_s=timeout_s)
         self._positions: dict[Stream, JournalPosition] = {}
+        self._notice: Notice | None = None
         self._turn = asyncio.Lock()
         self._renewing: asyncio.Task[None] | None = None
 
@@ -136,6 +142,53 @@ class MongodbGroupWriter:
                 await self._put_documents(database, server, batch, concern)
                 await self._look(database, server)
 
+    async def dropping(self) -> Notice | None:
+        """The period that is being dropped."""
+        async with self._session():
+            return self._notice
+
+    async def begin_dropping(self, notice: Notice) -> None:
+        """Note that a period is being dropped: what is there of its time now, and nothing that comes later.
+
+        Between batches: nothing of one that did not end is there.
+        """
+        async with self._session() as (database, server):
+            concern = server.write_concern(Durability.SYNC, self._timeout_s)
+            await self._lease.begin_dropping(database, notice.fields(), concern)
+            self._notice = notice
+
+    async def end_dropping(self, notice: Notice) -> None:
+        """Note that a period was dropped."""
+        async with self._session() as (database, _):
+            await self._lease.end_dropping(database, notice.begun_ns)
+            self._notice = None
+
+    async def _keep(self, database: Database, server: Server, batch: Batch) -> None:
+        """Name what a batch has of the time of a period that is being dropped, by a wrong clock: it stays."""
+        notice = self._notice
+        if notice is None:
+            return
+        form, documents = data_format(batch.group, self._collections.layout), self._new_documents(batch)
+        columns, period = form.columns(documents), notice.period
+        ids = columns["_id"][(columns["time_ns"] >= period.start_ns) & (columns["time_ns"] < period.end_ns)]
+        ids = np.setdiff1d(ids, notice.kept)
+        if not len(ids):
+            return
+        if len(notice.kept) + len(ids) > KEPT_MOST:
+            raise StoreUnavailable(
+                f"more than {KEPT_MOST:,} readings came with times of {period.name}, which is being dropped: what else"
+                " comes waits until that has ended"
+            )
+        concern = server.write_concern(Durability.SYNC, self._timeout_s)
+        await self._lease.keep_documents(database, notice.begun_ns, stored_ids(ids), concern)
+        self._notice = replace(notice, kept=np.concatenate([notice.kept, ids]))
+
+    def _new_documents(self, batch: Batch) -> Array:
+        """The documents that a batch adds; of earlier triggers there are arrays already."""
+        if self._collections.layout is Layout.ROWS:
+            return encode_rows(batch, batch.group)
+        return encode_arrays(batch, batch.group)[: len(batch.ledger)]
+
     async def _look(self, database: Database, server: Server) -> None:
         """Read the positions; what a batch that did not end has left is taken out."""
         found = await self._lease.document(database)
@@ -144,7 +197,7 @@ class MongodbGroupWriter:
             note = unfinished_in(found[NOTE], self._collections.group)
             await take_out(self._reader(database, server), note, self._target)
             await self._lease.note(database, Stream.JOURNAL, positions[Stream.JOURNAL], None)
-        self._positions = positions
+        self._positions, self._notice = positions, notice_in(found, self._collections.layout)
 
     async def _put_documents(
         self, database: Database, server: Server, batch: Batch, concern: dict[str, Any]
@@ -156,6 +209,7 @@ class MongodbGroupWriter:
         other = await self._lease.note(database, batch.stream, self._positions[batch.stream], note.fields())
         if other is not None:
             return other
+        await self._keep(database, server, batch)
         put = _Put(database, server, concern, self._target)
         try:
             await self._put(put, batch, note.mark)

@@ -24,7 +24,9 @@ from backends.columns.filling import (
 )
 from backends.columns.stored import STORED_DTYPES
 from backends.mysql.protocol.packets import HEADER, Packets
+from backends.sql.tables import reduced_columns
 from schemas.batch import ClosedBlock
+from schemas.decimation import reduced_dtype
 from schemas.ledger import COUNTS, NUMBERS, ledger_dtype
 from schemas.readings import Array, InstrumentGroup
 
@@ -290,6 +292,39 @@ def ledger_fields(instruments: int) -> tuple[Field, ...]:
     bitmap = ledger_dtype(instruments)["missing"].shape[0]
     head = [Field("run", "<i4"), Field("trigger_id", "<i8"), *(Field(name, "<i8") for name in NUMBERS)]
     return (*head, *(Field(name, "<i4") for name in COUNTS), Field("missing", "u1", bitmap))
+
+
+@lru_cache
+def reduced_fields(group: InstrumentGroup) -> tuple[Field, ...]:
+    """Columns of the table of what readings are reduced to."""
+    return tuple(Field(column.name, column.dtype) for column in reduced_columns(group))
+
+
+def lay_reduced(figures: Array, group: InstrumentGroup, *, indicated: bool) -> tuple[ParameterFormat, Array, Array]:
+    """Lay out figures, `reduced_dtype(group)`; format, rows, NULLs, which stand for what DOUBLE does not hold."""
+    form = ParameterFormat(reduced_fields(group), indicated=indicated)
+    rows, nulls = form.blank(len(figures)), np.zeros((len(figures), len(form.fields)), bool)
+    for number, column in enumerate(reduced_columns(group)):
+        values = (figures[column.channel] if column.channel else figures)[column.figure]
+        rows[column.name] = values
+        if values.dtype.kind == "f":
+            nulls[:, number] = ~np.isfinite(values)
+    return form, rows, nulls
+
+
+def read_reduced(packets: Packets, group: InstrumentGroup) -> Array:
+    """Read figures; `reduced_dtype(group)`, shape (n,)."""
+    columns, nulls = ResultFormat(reduced_fields(group)).parse(packets)
+    figures = np.empty(len(packets), reduced_dtype(group))
+    for column in reduced_columns(group):
+        of = figures[column.channel] if column.channel else figures
+        of[column.figure] = columns[column.name]
+        if column.name in nulls:
+            of[column.figure][nulls[column.name]] = np.nan
+    for channel in group.channels:
+        if not channel.is_float:
+            figures[channel.name]["n"] = figures["readings"]
+    return figures
 
 
 def lay_rows(batch: ClosedBlock, formats: GroupFormats) -> tuple[ParameterFormat, Array, Array | None]:

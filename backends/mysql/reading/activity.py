@@ -3,12 +3,15 @@
 https://mariadb.com/kb/en/server-status-variables/, https://mariadb.com/kb/en/general-thread-states/
 """
 
+from dataclasses import replace
+
 from pymysql.err import MySQLError
 
 from backends.base import Partition, ServerView
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import literal
-from backends.mysql.schema.partitions import MOST, ranges_of
+from backends.mysql.schema.partitions import FIRST, MOST, period_name, ranges_of
+from backends.mysql.schema.places import definition_of, places_of
 from backends.mysql.server.errors import NO_RIGHT, number_of
 from backends.sql.tables import GroupTables
 
@@ -71,6 +74,7 @@ async def _rows_locked(connection: Connection) -> int:
 async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partition, ...]:
     """The partitions of a group, in order of time; rows are the server's estimate."""
     found: dict[str, Partition] = {}
+    places: dict[str, str | None] = {}
     for table in (of.data, of.ledger):
         rows = await connection.fetch(
             "SELECT PARTITION_NAME, PARTITION_DESCRIPTION, TABLE_ROWS, DATA_LENGTH + INDEX_LENGTH"
@@ -78,19 +82,27 @@ async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partit
             f" AND TABLE_NAME = {literal(table.name)} AND PARTITION_NAME IS NOT NULL"
             " ORDER BY PARTITION_ORDINAL_POSITION"
         )
+        if rows and table is of.data:
+            places = places_of(await definition_of(connection, str(table.schema), table.name))
         for range_, (_, _, count, size) in zip(ranges_of([row[:2] for row in rows]), rows, strict=True):
             before = found.get(range_.name)
             found[range_.name] = Partition(
-                name=_label(range_.name),
+                name=period_name(range_.name),
                 start_ns=range_.start_ns,
                 end_ns=min(range_.end_ns, MOST - 1),
                 rows=int(count or 0) if table is of.data else before.rows if before else 0,
                 size_bytes=int(size or 0) + (before.size_bytes if before else 0),
                 readings_bytes=int(size or 0) if table is of.data else before.readings_bytes if before else None,
+                place=places.get(range_.name),
+                may_move=range_.name in places and period_name(range_.name).isdigit(),
+                may_reduce=period_name(range_.name).isdigit(),
             )
+    # What was reduced has no partitions, and counts with what takes all times before.
+    reduced = await connection.fetch(
+        "SELECT DATA_LENGTH + INDEX_LENGTH FROM information_schema.TABLES"
+        f" WHERE TABLE_SCHEMA = {literal(str(of.data.schema))} AND TABLE_NAME = {literal(of.reduced.name)}"
+    )
+    if FIRST in found and reduced:
+        first = found[FIRST]
+        found[FIRST] = replace(first, size_bytes=first.size_bytes + int(reduced[0][0] or 0))
     return tuple(sorted(found.values(), key=lambda partition: partition.start_ns))
-
-
-def _label(name: str) -> str:
-    """`p20261121` is called by its time, as it is elsewhere."""
-    return name[1:] if name[1:].isdigit() else name

@@ -4,8 +4,9 @@ In the rows layout the server makes them: one row an instrument and step comes b
 cannot add up; they come in chunks, and the figures are made here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -14,8 +15,12 @@ from backends.columns.filling import Columns
 from backends.columns.reductions import means_of, reducer_of, sums_dtype
 from backends.columns.stored import slack
 from backends.mysql.protocol.connection import Connection
-from backends.mysql.protocol.records import EXACT, Field, ResultFormat, floats_dtype, read_arrays
-from backends.mysql.protocol.sql import quoted
+from backends.mysql.protocol.records import EXACT, Field, ResultFormat, floats_dtype, read_arrays, read_rows
+from backends.mysql.protocol.sql import compiled, quoted
+from backends.mysql.reading.reduced import reduced
+from backends.sql.accounting import select_decimated
+from backends.sql.across import means_across
+from backends.sql.decimation import decimated_of
 from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 from schemas.queries import Aggregate, Means, Reduction, aggregate_dtype
@@ -28,7 +33,33 @@ _KEY = np.dtype([("instrument", "<i8"), ("step", "<i8")])
 
 
 async def figures(connection: Connection, tables: GroupTables, query: Reduction) -> Array:
-    """Answer Means or Aggregate."""
+    """Answer Means or Aggregate, of one snapshot; means also of what was reduced."""
+    await connection.run(BEGIN)
+    if isinstance(query, Means):
+        answer = await _means_across(connection, tables, query)
+    else:
+        answer = await _raw(connection, tables, query)
+    await connection.run("COMMIT")
+    return answer
+
+
+async def _means_across(connection: Connection, tables: GroupTables, query: Means) -> Array:
+    found = select_decimated(str(tables.data.schema), query.group.name)
+    account = decimated_of(await connection.fetch(compiled(found)))
+
+    async def readings(part: Means, use: Callable[[Array], None]) -> None:
+        await _in_chunks(connection, tables, part, use)
+
+    return await means_across(
+        query,
+        account,
+        raw=partial(_raw, connection, tables),
+        readings=readings,
+        reduced=partial(reduced, connection, tables),
+    )
+
+
+async def _raw(connection: Connection, tables: GroupTables, query: Reduction) -> Array:
     if tables.layout is Layout.ARRAYS:
         return await _from_arrays(connection, tables, query)
     if isinstance(query, Means):
@@ -38,15 +69,24 @@ async def figures(connection: Connection, tables: GroupTables, query: Reduction)
 
 async def _from_arrays(connection: Connection, tables: GroupTables, query: Reduction) -> Array:
     reducer = reducer_of(query)
+    await _in_chunks(connection, tables, query, reducer.add)
+    return reducer.answer()
+
+
+async def _in_chunks(
+    connection: Connection, tables: GroupTables, query: Reduction, use: Callable[[Array], None]
+) -> None:
+    """Hand on all readings of the rows that may have some in the time of a question."""
+    is_arrays = tables.layout is Layout.ARRAYS
+    read = read_arrays if is_arrays else read_rows
     columns = ", ".join(quoted(column.name) for column in tables.data.c)
     within = ""
     if isinstance(query, Means):
-        low, high = slack(query.start_ns, query.end_ns)
+        low, high = slack(query.start_ns, query.end_ns) if is_arrays else (query.start_ns, query.end_ns - 1)
         within = f" WHERE time_ns BETWEEN {low} AND {high}"
     async with aclosing(connection.chunks(f"SELECT {columns} FROM {_table(tables)}{within}", CHUNK_BYTES)) as chunks:
         async for packets in chunks:
-            reducer.add(read_arrays(packets, query.group))
-    return reducer.answer()
+            use(read(packets, query.group))
 
 
 async def _means(connection: Connection, tables: GroupTables, query: Means) -> Array:
@@ -108,8 +148,6 @@ async def _figures(connection: Connection, wanted: _Wanted) -> dict[str, Array]:
     floats = any(channel.is_float for channel in wanted.channels)
     if not floats:
         return await _grouped(connection, wanted, wanted.where, _finite(wanted))
-    # Two questions at most, of one snapshot.
-    await connection.run(BEGIN)
     exact = quoted(EXACT)
     found = await _grouped(
         connection, wanted, wanted.where, [*_finite(wanted), (Field("exact", "<i8"), f"COUNT({exact})")]
@@ -117,7 +155,6 @@ async def _figures(connection: Connection, wanted: _Wanted) -> dict[str, Array]:
     if found["exact"].any():
         where = f"{wanted.where} AND {exact} IS NOT NULL"
         _add_infinities(found, await _grouped(connection, wanted, where, _infinite(wanted)), wanted)
-    await connection.run("COMMIT")
     return found
 
 

@@ -16,6 +16,7 @@ from backends.diagnosis.schema import Stored, difference, not_ours, without_colu
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import literal, quoted
 from backends.mysql.schema.partitions import initial, partition_by
+from backends.mysql.schema.places import RIGHTS
 from backends.mysql.schema.tables import (
     SHARED_COMMENT,
     create_database,
@@ -96,7 +97,7 @@ class Schema:
         missing = [table for table in self._shared if table not in (there or ())]
         lines += [f"table {table!r} in database {self._schema!r}" for table in missing]
         for tables in new:
-            lines += [f"table {table.name!r} in database {self._schema!r}" for table in (tables.data, tables.ledger)]
+            lines += [f"table {table.name!r} in database {self._schema!r}" for table in tables.all()]
             lines.append(f"view '{tables.group.name}_readings' in database {self._schema!r}")
         await self._check_rights(connection, (*NEEDED, *TO_CREATE) if lines else NEEDED)
         return lines
@@ -127,7 +128,10 @@ class Schema:
             f"--   GRANT {', '.join(NEEDED)} {on}\n"
             "-- Partitions by time are made as readings come. A user without the rights to do so leaves its readings\n"
             "-- in the last one, and says so in its log. To let it make partitions:\n"
-            f"--   GRANT {', '.join(TO_PARTITION)} {on}"
+            f"--   GRANT {', '.join(TO_PARTITION)} {on}\n"
+            "-- To let it move them between tiers:\n"
+            f"--   GRANT {RIGHTS} {on}\n"
+            "--   GRANT PROCESS ON *.* TO 'logger'@'%';"
         )
 
     @property

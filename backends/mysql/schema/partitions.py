@@ -47,7 +47,17 @@ def ranges_of(rows: Sequence[tuple[str, str]]) -> list[Range]:
 
 def name_of(partition: Partition) -> str:
     """Name of the range of a partition."""
-    return f"p{partition.label}"
+    return range_name(partition.label)
+
+
+def range_name(period: str) -> str:
+    """Name of the range of a period: a stretch of time is called by that alone elsewhere."""
+    return f"p{period}" if period.isdigit() else period
+
+
+def period_name(range_: str) -> str:
+    """What the period of a range is called elsewhere."""
+    return range_[1:] if range_[1:].isdigit() else range_
 
 
 def cut(ranges: Sequence[Range], partition: Partition) -> tuple[Range, list[Range]] | None:

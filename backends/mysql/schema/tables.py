@@ -39,7 +39,13 @@ def mysql_tables(schema: str, group: InstrumentGroup, layout: Layout) -> GroupTa
     data = _adapted(declared.data, metadata, group, ("time_ns", "run", "trigger_id", "instrument"))
     if layout is Layout.ROWS and floats_dtype(group).names:
         data.append_column(sa.Column(EXACT, mysql.VARBINARY(floats_dtype(group).itemsize), quote=True))
-    return GroupTables(group=group, layout=layout, data=data, ledger=_adapted(declared.ledger, metadata, group, ()))
+    return GroupTables(
+        group=group,
+        layout=layout,
+        data=data,
+        ledger=_adapted(declared.ledger, metadata, group, ()),
+        reduced=_adapted(declared.reduced, metadata, group, ("time_ns", "instrument")),
+    )
 
 
 @lru_cache
@@ -109,6 +115,14 @@ def create_tables(tables: GroupTables, partitioned: str) -> Iterator[tuple[str, 
             text = _with_indexes(text)
         comment = _comment(text)
         yield table.name, comment, f"{text} ENGINE=InnoDB ROW_FORMAT=DYNAMIC COMMENT={literal(comment)} {partitioned}"
+    text = _create(tables.reduced)
+    yield tables.reduced.name, _comment(text), create_reduced(tables)
+
+
+def create_reduced(tables: GroupTables) -> str:
+    """The statement that creates the table of what readings are reduced to; nothing happens where it is there."""
+    text = _create(tables.reduced)
+    return f"{text} ENGINE=InnoDB ROW_FORMAT=DYNAMIC COMMENT={literal(_comment(text))}"
 
 
 def _comment(text: str) -> str:

@@ -3,7 +3,7 @@
 from backends.mysql.protocol.connection import Connection, give_back
 from backends.mysql.protocol.sql import ROLLBACK
 from backends.mysql.server import errors
-from backends.mysql.server.locks import take
+from backends.mysql.server.locks import release, take
 from backends.sql.connection import Driver
 
 
@@ -20,4 +20,5 @@ DRIVER: Driver[Connection] = Driver(
     give_back=give_back,
     roll_back=roll_back,
     take_lock=take,
+    release_lock=release,
 )

@@ -42,6 +42,8 @@ TOO_LONG = (1969, 3024, *LOCK_WAIT)
 """max_statement_time of MariaDB, max_execution_time of MySQL; a reader waits for a lock as long as for all else."""
 GONE_PARTITION = (1735, 1748)
 """No such partition; a row does not fit the one named."""
+ALTERED = (1054, 1731, 1736)
+"""No such column; a partition and a table that are to be exchanged are not alike."""
 CHANGED = (1146, 1412)
 """No such table; it was altered since the snapshot."""
 VALUES = rf"(?<=entry )'.*'(?= for key)|(?<=value: )'.*'(?= for column)|(?<=value: )'.*'|{refusals.NUMBER}"

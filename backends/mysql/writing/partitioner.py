@@ -18,12 +18,12 @@ from backends.mysql.schema.partitions import (
     reorganize,
 )
 from backends.mysql.server.errors import LOCK_WAIT, NO_RIGHT, number_of, one_line
+from backends.mysql.server.locks import LEAST_PATIENCE_S, briefly
+from backends.sql.connection import LockNotGranted
 from backends.sql.partitioner import Partitioner
 from backends.sql.tables import GroupTables
 
 log = logging.getLogger(__name__)
-
-LOCK_TIMEOUT_S = 1
 
 
 class MysqlPartitioner(Partitioner[Connection]):
@@ -41,11 +41,12 @@ class MysqlPartitioner(Partitioner[Connection]):
         try:
             for table in self._tables:
                 there &= await self._in_table(connection, table, partition)
-        except MySQLError as error:
-            if number_of(error) not in (*LOCK_WAIT, *NO_RIGHT):
+        except (LockNotGranted, MySQLError) as error:
+            is_locked = isinstance(error, LockNotGranted) or number_of(error) in LOCK_WAIT
+            if not is_locked and number_of(error) not in NO_RIGHT:
                 raise
             log.warning("partition %s cannot be made now: %s", partition.label, one_line(error))
-            if number_of(error) in LOCK_WAIT:
+            if is_locked:
                 return None
             self._may_alter = False
             return False
@@ -73,12 +74,5 @@ class MysqlPartitioner(Partitioner[Connection]):
             )
             return False
         # It waits for long reads of the table to end, and everybody waits behind it: so not for long.
-        await connection.run(f"SET @waits = @@lock_wait_timeout, lock_wait_timeout = {LOCK_TIMEOUT_S}")
-        try:
-            await connection.run(reorganize(self._schema, table, of, parts))
-        except MySQLError:
-            if not connection.closed:
-                await connection.run("SET lock_wait_timeout = @waits")
-            raise
-        await connection.run("SET lock_wait_timeout = @waits")
+        await briefly(connection, reorganize(self._schema, table, of, parts), LEAST_PATIENCE_S)
         return True

@@ -23,7 +23,9 @@ from backends.columns.filling import (
     readings_in,
 )
 from backends.columns.stored import STORED_DTYPES
+from backends.sql.tables import reduced_columns
 from schemas.batch import ClosedBlock, Layout
+from schemas.decimation import reduced_dtype
 from schemas.ledger import COUNTS, NUMBERS, ledger_dtype
 from schemas.readings import Array, Channel, InstrumentGroup
 
@@ -189,6 +191,32 @@ def encode_ledger(ledger: Array, instruments: int, logger: bytes) -> Array:
     rows["missing"] = np.ascontiguousarray(ledger["missing"]).view(rows.dtype["missing"])[:, 0]
     rows["logger"] = logger
     return whole
+
+
+@lru_cache
+def reduced_format(group: InstrumentGroup) -> RowFormat:
+    """Figures of a bucket, in the columns of the table of these."""
+    return RowFormat([(column.name, column.dtype, 0) for column in reduced_columns(group)])
+
+
+def encode_reduced(figures: Array, group: InstrumentGroup) -> Array:
+    """Lay out figures, `reduced_dtype(group)`, for their table; uint8."""
+    whole, rows = reduced_format(group).blank(len(figures))
+    for column in reduced_columns(group):
+        rows[column.name] = (figures[column.channel] if column.channel else figures)[column.figure]
+    return whole
+
+
+def decode_reduced(data: bytes | bytearray, group: InstrumentGroup) -> Array:
+    """Parse figures; `reduced_dtype(group)`, shape (n,)."""
+    rows = reduced_format(group).parse(data)
+    figures = np.empty(len(rows), reduced_dtype(group))
+    for column in reduced_columns(group):
+        (figures[column.channel] if column.channel else figures)[column.figure] = rows[column.name]
+    for channel in group.channels:
+        if not channel.is_float:
+            figures[channel.name]["n"] = figures["readings"]
+    return figures
 
 
 def data_format(group: InstrumentGroup, layout: Layout) -> RowFormat:

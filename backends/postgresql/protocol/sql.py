@@ -25,6 +25,9 @@ ROW_HEADER = 24
 ARRAY_HEADER = 24 + 4
 """Bytes of an array before its elements (header, one dimension), with what alignment may add."""
 
+LEAF = "$leaf"
+"""Ends the name of the table that has the rows of a period: the only partition of the period's own table."""
+
 EPOCH = "timestamptz '1970-01-01 00:00:00+00'"
 
 
@@ -82,8 +85,14 @@ def create_group(tables: GroupTables, schema: str, *, if_missing: bool = False) 
     for table in (tables.data, tables.ledger):
         default = quoted(schema, f"{table.name}$default")
         statements.append(f"{create}{default} PARTITION OF {quoted(schema, table.name)} DEFAULT")
+    statements.append(create_reduced(tables, if_missing=if_missing))
     statements.append(f"CREATE {'OR REPLACE ' if if_missing else ''}{_view(tables, schema)}")
     return statements
+
+
+def create_reduced(tables: GroupTables, *, if_missing: bool = False) -> str:
+    """The statement that creates the table of what readings are reduced to."""
+    return str(CreateTable(tables.reduced, if_not_exists=if_missing).compile(dialect=DIALECT))
 
 
 def describe_group(tables: GroupTables, schema: str, logger: str, *, if_missing: bool = False) -> list[str]:
@@ -158,17 +167,47 @@ def _view(tables: GroupTables, schema: str) -> str:
     )
 
 
-def create_partition(schema: str, table: str, partition: Partition) -> list[str]:
+def create_partition(schema: str, table: str, partition: Partition, *, with_leaf: bool = False) -> list[str]:
     """Statements that make a partition and attach it.
 
     CREATE TABLE ... PARTITION OF would lock the whole table against everybody for a moment, and everybody would queue
     behind a long read; ATTACH lets reading and writing go on.
+
+    with_leaf: the partition is a level of its own, with one leaf that has the rows and takes all of its time.
     """
     parent, child = quoted(schema, table), quoted(schema, f"{table}${partition.label}")
+    create = f"(LIKE {parent} INCLUDING DEFAULTS INCLUDING STORAGE INCLUDING CONSTRAINTS)"
+    ends = (partition.start_ns, partition.end_ns)
+    if not with_leaf:
+        return [f"CREATE TABLE {child} {create}", attach(parent, child, *ends)]
+    leaf = quoted(schema, f"{table}{leaf_of(f'${partition.label}')}")
     return [
-        f"CREATE TABLE {child} (LIKE {parent} INCLUDING DEFAULTS INCLUDING STORAGE INCLUDING CONSTRAINTS)",
-        f"ALTER TABLE {parent} ATTACH PARTITION {child} FOR VALUES FROM ({partition.start_ns}) TO ({partition.end_ns})",
+        f"CREATE TABLE {leaf} {create}",
+        f"CREATE TABLE {child} {create} PARTITION BY RANGE (time_ns)",
+        attach(child, leaf, *ends),
+        attach(parent, child, *ends),
     ]
+
+
+def attach(parent: str, child: str, start_ns: int, end_ns: int) -> str:
+    """The statement that attaches a table as the partition of a stretch of time; both are quoted."""
+    return f"ALTER TABLE {parent} ATTACH PARTITION {child} FOR VALUES FROM ({start_ns}) TO ({end_ns})"
+
+
+def lie_in(place: str | None) -> str:
+    """The statement after which tables and indexes that a transaction makes lie in a tablespace; None: the database's.
+
+    It fails where there is no such tablespace.
+    """
+    return f"SET LOCAL default_tablespace = {literal(place or '')}"
+
+
+def leaf_of(into: str) -> str:
+    """What follows the name of a group's table where its partition, whose name ends like `into`, has its rows.
+
+    Nothing where `into` is empty: the server finds the partition.
+    """
+    return f"{into}{LEAF}" if into else ""
 
 
 def begin_batch(

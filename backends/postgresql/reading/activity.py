@@ -5,8 +5,9 @@ others' sessions only that they wait for locks.
 """
 
 import re
+from dataclasses import replace
 
-from backends.base import Partition, ServerView
+from backends.base import Partition, ReadCounters, ServerView
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import quoted
 from backends.sql.tables import GroupTables
@@ -44,16 +45,44 @@ WAITS = """
     UNION ALL
     SELECT 'Lock:' || locktype, count(DISTINCT pid) FROM pg_locks WHERE NOT granted GROUP BY 1
 """
-PARTITIONS = """
-    SELECT c.relname AS name, pg_get_expr(c.relpartbound, c.oid) AS bounds,
-           greatest(c.reltuples, s.n_live_tup, least(pg_relation_size(c.oid), 1))::int8 AS rows,
-           coalesce(pg_total_relation_size(c.oid), 0)::int8 AS size_bytes
-    FROM pg_partition_tree(to_regclass($1)) AS p
-    JOIN pg_class c ON c.oid = p.relid
-    LEFT JOIN pg_stat_user_tables s ON s.relid = c.oid
-    WHERE p.isleaf AND p.level = 1
+COUNTERS = """
+    SELECT array_agg(ARRAY[
+        o.oid::int8,
+        CASE WHEN o.reltuples > 0 AND o.relpages > 0 THEN (o.reltuples / o.relpages * size.pages)::int8
+             ELSE greatest(pg_stat_get_live_tuples(o.oid), 0) END,
+        size.pages, pg_stat_get_numscans(o.oid), pg_stat_get_tuples_returned(o.oid),
+        coalesce(i.lookups, 0), pg_stat_get_tuples_fetched(o.oid) + coalesce(i.fetched, 0),
+        pg_stat_get_blocks_fetched(o.oid), pg_stat_get_blocks_fetched(o.oid) - pg_stat_get_blocks_hit(o.oid),
+        pg_stat_get_vacuum_count(o.oid) + pg_stat_get_autovacuum_count(o.oid)
+        + pg_stat_get_analyze_count(o.oid) + pg_stat_get_autoanalyze_count(o.oid)
+    ]) AS counted
+    FROM pg_class o CROSS JOIN LATERAL (
+        SELECT sum(pg_stat_get_numscans(indexrelid))::int8 AS lookups,
+               sum(pg_stat_get_tuples_fetched(indexrelid))::int8 AS fetched
+        FROM pg_index WHERE indrelid = o.oid
+    ) AS i
+    CROSS JOIN LATERAL (SELECT pg_relation_size(o.oid) / current_setting('block_size')::int8 AS pages) AS size
+    WHERE o.oid IN (l.oid, l.reltoastrelid)
 """
-"""A crash takes the estimates away: where there are pages there is a row at least."""
+"""Of a table and of what it has out of line, in the order of `ReadCounters`. Rows that a plain scan of an index finds
+are counted with the index, those of a bitmap with the table."""
+PARTITIONS = f"""
+    SELECT c.relname AS name, pg_get_expr(c.relpartbound, c.oid) AS bounds,
+           greatest(l.reltuples, s.n_live_tup, least(pg_relation_size(l.oid), 1))::int8 AS rows,
+           coalesce(pg_total_relation_size(l.oid), 0)::int8 AS size_bytes,
+           coalesce(pg_indexes_size(l.oid), 0)::int8 AS index_bytes, t.spcname AS place,
+           p.level > 1 AS has_leaf, r.counted
+    FROM pg_partition_tree(to_regclass($1)) AS p
+    JOIN pg_class l ON l.oid = p.relid
+    JOIN pg_class c ON c.oid = CASE p.level WHEN 1 THEN p.relid ELSE p.parentrelid END
+    LEFT JOIN pg_stat_user_tables s ON s.relid = l.oid
+    LEFT JOIN pg_tablespace t ON t.oid = l.reltablespace
+    LEFT JOIN LATERAL ({COUNTERS}) AS r ON $2
+    WHERE p.isleaf AND p.level <= 2
+"""
+"""A crash takes the estimates away: where there are pages there is a row at least. Only periods of the readings have a
+leaf below them."""
+SIZE = "SELECT pg_total_relation_size(to_regclass($1))"
 BOUNDS = re.compile(r"FROM \('?(-?\d+|MINVALUE)'?\) TO \('?(-?\d+|MAXVALUE)'?\)")
 ENDS_NS = {"MINVALUE": -(2**63), "MAXVALUE": 2**63 - 1}
 
@@ -77,7 +106,7 @@ async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partit
     """The partitions of a group, in order of time; rows are the server's estimate."""
     found: dict[tuple[int, int], Partition] = {}
     for table in (of.ledger, of.data):
-        for row in await connection.fetch(PARTITIONS, quoted(str(table.schema), table.name)):
+        for row in await connection.fetch(PARTITIONS, quoted(str(table.schema), table.name), table is of.data):
             ends = _ends(row["bounds"])
             # A partition of the ledger has the bounds of one of the readings, unless an operator took that away.
             before = found.get(ends)
@@ -88,7 +117,17 @@ async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partit
                 rows=row["rows"] if table is of.data else 0,
                 size_bytes=row["size_bytes"] + (before.size_bytes if before else 0),
                 readings_bytes=row["size_bytes"] if table is of.data else None,
+                place=row["place"] if table is of.data else None,
+                index_bytes=row["index_bytes"] if table is of.data else 0,
+                may_move=table is of.data and row["has_leaf"],
+                may_reduce=table is of.data and row["has_leaf"],
+                counted=tuple(ReadCounters(*each) for each in row["counted"] or ()),
             )
+    others = found.get((ENDS_NS["MINVALUE"], ENDS_NS["MAXVALUE"]))
+    if others is not None:
+        # What was reduced has no partitions, and counts with what takes all times.
+        size = await connection.fetchval(SIZE, quoted(str(of.data.schema), of.reduced.name))
+        found[others.start_ns, others.end_ns] = replace(others, size_bytes=others.size_bytes + (size or 0))
     return tuple(sorted(found.values(), key=lambda partition: (partition.start_ns, -partition.end_ns)))
 
 

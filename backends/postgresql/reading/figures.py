@@ -5,6 +5,7 @@ long as to hand them out.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import asyncpg
@@ -14,10 +15,15 @@ import sqlalchemy as sa
 from backends.columns.reductions import reducer_of, starts_of
 from backends.postgresql.protocol import output
 from backends.postgresql.protocol.connection import Connection
-from backends.postgresql.protocol.copy import RowFormat
+from backends.postgresql.protocol.copy import RowFormat, decode_reduced
+from backends.postgresql.protocol.sql import compiled, quoted
 from backends.sql import selects
-from backends.sql.tables import GroupTables
+from backends.sql.accounting import select_decimated
+from backends.sql.across import means_across
+from backends.sql.decimation import decimated_of
+from backends.sql.tables import GroupTables, reduced_columns
 from schemas.batch import Layout
+from schemas.decimation import reduced_dtype
 from schemas.queries import EXTREMES, Aggregate, Means, Reduction, WindowReadings, aggregate_dtype, means_dtype
 from schemas.readings import Array, Channel
 
@@ -25,10 +31,31 @@ Column = sa.ColumnElement[Any]
 
 
 async def answer(connection: Connection, tables: GroupTables, query: Reduction) -> Array:
-    """Answer `Means` or `Aggregate`."""
+    """Answer `Means` or `Aggregate`; means also of what was reduced."""
+    if isinstance(query, Aggregate):
+        return await _raw(connection, tables, query)
+    async with connection.transaction(isolation="repeatable_read", readonly=True):
+        found = select_decimated(str(tables.data.schema), query.group.name)
+        account = decimated_of([tuple(row) for row in await connection.fetch(compiled(found))])
+
+        async def readings(part: Means, use: Callable[[Array], None]) -> None:
+            await output.readings_in_chunks(connection, tables, _within(tables, part), use)
+
+        return await means_across(
+            query,
+            account,
+            raw=partial(_raw, connection, tables),
+            readings=readings,
+            reduced=partial(reduced, connection, tables),
+        )
+
+
+async def _raw(connection: Connection, tables: GroupTables, query: Reduction) -> Array:
     if tables.layout is Layout.ROWS:
         try:
-            return await _by_server(connection, tables, query)
+            # What the server refuses ends a transaction.
+            async with connection.transaction():
+                return await _by_server(connection, tables, query)
         except asyncpg.NumericValueOutOfRangeError:
             # Beside a sum it keeps the sum of squares, which ends where a value is over 1e154.
             pass
@@ -43,13 +70,29 @@ async def _by_server(connection: Connection, tables: GroupTables, query: Reducti
 
 async def _here(connection: Connection, tables: GroupTables, query: Reduction) -> Array:
     """Answer in bounded memory of all readings."""
-    found = sa.select(*tables.data.c)
-    if isinstance(query, Means):
-        window = WindowReadings(group=query.group, start_ns=query.start_ns, end_ns=query.end_ns)
-        found = selects.readings_in_window(tables, window).order_by(None)
+    found = _within(tables, query) if isinstance(query, Means) else sa.select(*tables.data.c)
     reducer = reducer_of(query)
     await output.readings_in_chunks(connection, tables, found, reducer.add)
     return reducer.answer()
+
+
+def _within(tables: GroupTables, query: Means) -> sa.Select[Any]:
+    """Select the rows that may have readings in the time of a question."""
+    window = WindowReadings(group=query.group, start_ns=query.start_ns, end_ns=query.end_ns)
+    return selects.readings_in_window(tables, window).order_by(None)
+
+
+async def reduced(connection: Connection, tables: GroupTables, start_ns: int, end_ns: int) -> Array:
+    """Figures of buckets with start_ns <= begin < end_ns: `reduced_dtype(group)`, by time and instrument."""
+    name = quoted(str(tables.data.schema), tables.reduced.name)
+    if await connection.fetchval("SELECT to_regclass($1) IS NULL", name):
+        # An older triggerlog has made the group, and nothing of it was reduced.
+        return np.empty(0, reduced_dtype(tables.group))
+    columns = [tables.reduced.c[column.name] for column in reduced_columns(tables.group)]
+    time_ns = tables.reduced.c.time_ns
+    found = sa.select(*columns).where(time_ns >= start_ns, time_ns < end_ns)
+    figures = decode_reduced(await output.copied(connection, found), tables.group)
+    return figures[np.lexsort((figures["instrument"], figures["time_ns"]))]
 
 
 def select_means(tables: GroupTables, query: Means) -> sa.Select[Any]:

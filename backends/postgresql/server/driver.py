@@ -2,7 +2,7 @@
 
 from backends.postgresql.protocol.connection import Connection, give_back, roll_back
 from backends.postgresql.server import errors
-from backends.postgresql.server.locks import take
+from backends.postgresql.server.locks import release, take
 from backends.sql.connection import Driver
 
 DRIVER: Driver[Connection] = Driver(
@@ -13,4 +13,5 @@ DRIVER: Driver[Connection] = Driver(
     give_back=give_back,
     roll_back=roll_back,
     take_lock=take,
+    release_lock=release,
 )

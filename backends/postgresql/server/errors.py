@@ -81,7 +81,7 @@ def _translated(error: asyncpg.PostgresError, target: str, otherwise: type[Store
     if otherwise is not BatchRejected:
         return otherwise(f"{target} refuses: {one_line(error)} ({error.sqlstate})")
     # Each partition has a name of its own, and so have its constraints.
-    message = re.sub(r"\$(\d+|default)", "", one_line(error.args[0]))
+    message = re.sub(r"\$(\d+(\$leaf)?|default)", "", one_line(error.args[0]))
     values = QUOTED_OR_NUMBER if kind == DATA_EXCEPTION else refusals.NUMBER
     said = {"detail": error.detail or "", "context": error.context or ""}
     return refusals.rejected(target, message, error.sqlstate, values=values, **said)

@@ -20,3 +20,8 @@ async def take(connection: asyncpg.Connection, name: str, timeout_s: float) -> N
         )
     except asyncpg.LockNotAvailableError:
         raise LockNotGranted from None
+
+
+async def release(connection: asyncpg.Connection, name: str) -> None:
+    """Give a lock back that the connection holds."""
+    await connection.execute(f"SELECT pg_advisory_unlock(hashtextextended({literal(f'triggerlog:{name}')}, 0))")

@@ -4,42 +4,58 @@ import logging
 
 import asyncpg
 
-from backends.columns.partitions import Partition
+from backends.columns.partitions import Partition, PartitionUnit
 from backends.postgresql.protocol.connection import Connection
-from backends.postgresql.protocol.sql import create_partition, quoted
+from backends.postgresql.protocol.sql import create_partition, leaf_of, lie_in, quoted
 from backends.postgresql.server.errors import one_line
 from backends.sql.partitioner import Partitioner
+from backends.sql.tables import GroupTables
 
 log = logging.getLogger(__name__)
 
 LOCK_TIMEOUT = "500ms"
-IS_PARTITION = """
-    SELECT relispartition AND has_table_privilege(oid, 'INSERT') FROM pg_class WHERE oid = to_regclass($1)
+ARE_PARTITIONS = """
+    SELECT CASE WHEN count(*) > 0
+           THEN count(*) = cardinality($1::text[])
+                AND bool_and(relispartition AND has_table_privilege(oid, 'INSERT')) END
+    FROM unnest($1::text[]) AS name JOIN pg_class ON oid = to_regclass(name)
 """
-"""Whether a table is a partition that may be written to by its own name; NULL when it is not there."""
+"""Whether all of some tables are partitions that may be written to by their own names; NULL where none is there."""
 
 
 class PostgresqlPartitioner(Partitioner[Connection]):
     """Makes each partition in a transaction of its own; what fits none goes to the default one.
 
-    To write into a partition by its name saves a sixth of the time of a COPY of single readings.
+    To write into a partition by its name saves a sixth of the time of a COPY of single readings. Those of the readings
+    have a leaf each, so that what has its rows can be exchanged without the group's table (decision 0091); one that an
+    older triggerlog has made has none, and is left to the server.
+
+    place: tablespace of new partitions; None is the database's own.
     """
+
+    def __init__(
+        self, tables: GroupTables, schema: str, unit: PartitionUnit, ahead: int, place: str | None = None
+    ) -> None:
+        super().__init__(tables, schema, unit, ahead)
+        self._place = place
 
     async def _make_one(self, connection: Connection, partition: Partition) -> bool | None:
         attached = True
         try:
-            for table in self._tables:
+            for table, with_leaf in zip(self._tables, (True, False), strict=True):
                 async with connection.transaction():
                     await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
-                    name = quoted(self._schema, f"{table}${partition.label}")
-                    there = await connection.fetchval(IS_PARTITION, name)
+                    there = await connection.fetchval(ARE_PARTITIONS, self._names(table, partition, with_leaf))
                     if there is None:
-                        await connection.execute(";".join(create_partition(self._schema, table, partition)))
+                        await connection.execute(lie_in(self._place))
+                        made = create_partition(self._schema, table, partition, with_leaf=with_leaf)
+                        await connection.execute(";".join(made))
                     attached &= there is not False
         except asyncpg.CheckViolationError:
             log.warning("partition %s: the default partition holds its readings, which stay there", partition.label)
             return False
-        except asyncpg.InsufficientPrivilegeError as error:
+        except (asyncpg.InsufficientPrivilegeError, asyncpg.InvalidParameterValueError) as error:
+            # The right to make one, or its tablespace.
             reason = one_line(error)
             log.warning("partition %s cannot be made: %s; the default partition holds it", partition.label, reason)
             return False
@@ -48,6 +64,11 @@ class PostgresqlPartitioner(Partitioner[Connection]):
             return None
         # One that an operator has detached, or made without telling its rights, is no place to write to by name.
         return attached
+
+    def _names(self, table: str, partition: Partition, with_leaf: bool) -> list[str]:
+        into = self._named(partition)
+        ends = (into, leaf_of(into)) if with_leaf else (into,)
+        return [quoted(self._schema, table + end) for end in ends]
 
     def _named(self, partition: Partition) -> str:
         return f"${partition.label}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from backends.columns.stored import POSITION, STORED_DTYPES
 from backends.postgresql.protocol.copy import arrays_format, rows_format
-from backends.postgresql.protocol.sql import literal, quoted
+from backends.postgresql.protocol.sql import leaf_of, literal, quoted
 from backends.sql.positions import followed, least_of_ours, move
 from backends.sql.tables import GroupTables
 from schemas.batch import Batch, Layout, Stream
@@ -33,7 +33,7 @@ def single_statement(tables: GroupTables, *, schema: str, logger: str, into: str
 
     It answers with the number of positions moved. `into` is the end of the partitions' names, or empty.
     """
-    ledger, data = (quoted(schema, table.name + into) for table in (tables.ledger, tables.data))
+    ledger, data = quoted(schema, tables.ledger.name + into), quoted(schema, tables.data.name + leaf_of(into))
     # The position, what it follows, run, trigger, bitmap; then the ledger's numbers, then the data's.
     number = itertools.count(1)
 

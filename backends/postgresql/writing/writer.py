@@ -12,10 +12,11 @@ from backends.columns.filling import ledger_rows, revised_with_late
 from backends.columns.stored import POSITION
 from backends.postgresql.protocol.connection import MESSAGE_BYTES, Connection, in_messages
 from backends.postgresql.protocol.copy import arrays_format, encode_arrays, encode_ledger, encode_rows
-from backends.postgresql.protocol.sql import begin_batch, quoted, take_out_arrays
+from backends.postgresql.protocol.sql import begin_batch, leaf_of, literal, quoted, take_out_arrays
 from backends.postgresql.server.driver import DRIVER
 from backends.postgresql.writing.partitioner import PostgresqlPartitioner
 from backends.postgresql.writing.single import is_single, single_parameters, single_statement
+from backends.sql.decimation import stored_again
 from backends.sql.tables import GroupTables
 from backends.sql.writing import GroupWriter
 from schemas.batch import Batch, Durability, JournalPosition, Layout
@@ -27,10 +28,17 @@ LEDGER_ROWS_WITH_BEGIN = 4
 
 
 class PostgresqlGroupWriter(GroupWriter[Connection]):
-    """Writes one group by COPY, or a batch of one trigger by one statement."""
+    """Writes one group by COPY, or a batch of one trigger by one statement.
 
-    def __init__(self, tables: GroupTables, database: DatabaseConfig, **writer: Any) -> None:
-        partitioner = PostgresqlPartitioner(tables, database.schema_name, database.partition, database.partitions_ahead)
+    place: tablespace of new partitions; None is the database's own.
+    """
+
+    def __init__(
+        self, tables: GroupTables, database: DatabaseConfig, *, place: str | None = None, **writer: Any
+    ) -> None:
+        partitioner = PostgresqlPartitioner(
+            tables, database.schema_name, database.partition, database.partitions_ahead, place
+        )
         super().__init__(DRIVER, partitioner, tables, database, **writer)
         self._synchronous = self._in_force = "on"
         self._prepared: tuple[str, PreparedStatement[Any]] | None = None
@@ -49,7 +57,7 @@ class PostgresqlGroupWriter(GroupWriter[Connection]):
         is_rows = self._tables.layout is Layout.ROWS
         payload = encode_rows(batch, batch.group) if is_rows else encode_arrays(batch, batch.group)
         await self._set_durability(connection, batch.durability)
-        with self._gone_partition(self._tables.data.name + into):
+        with self._gone_partition(self._tables.data.name + leaf_of(into)):
             statement = await self._single(connection, into)
             self._prepared = None  # where it fails: the table may have been altered
             moved = await statement.fetchval(*single_parameters(batch, self._tables, payload))
@@ -84,7 +92,7 @@ class PostgresqlGroupWriter(GroupWriter[Connection]):
             return
         if rows is None:
             rows = await self._arrays(connection, batch)
-        await self._copy(connection, self._tables.data.name + into, rows)
+        await self._copy(connection, self._tables.data.name + leaf_of(into), rows)
         if not with_begin:
             payload = encode_ledger(ledger, batch.group.size, self._logger.encode())
             await self._copy(connection, self._tables.ledger.name + into, payload)
@@ -160,6 +168,10 @@ class PostgresqlGroupWriter(GroupWriter[Connection]):
                 take_out_arrays(batch, self._tables, self._schema), output=take, format="binary"
             )
             earlier = arrays_format(batch.group).parse(taken)
+            account, group = quoted(self._schema, "dropped"), literal(batch.group.name)
+            again = stored_again(batch, earlier, account, group)
+            if again:
+                await connection.execute(";".join(again))
         return encode_arrays(batch, batch.group, earlier)
 
     async def _copy(self, connection: Connection, table: str, payload: Array) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from backends import open_conditions_store, open_folders_store, open_store
-from backends.base import ReadOnly, SchemaMismatch, Store, StoreError, StoreFacts, StoreUnavailable
+from backends.base import PlaceRefused, ReadOnly, SchemaMismatch, Store, StoreError, StoreFacts, StoreUnavailable
 from backends.conditions.base import ConditionsStore
 from backends.folders.base import FoldersStore
 from backends.folders.reporting import ReportingStore
@@ -80,6 +80,7 @@ def store_of(loaded: LoadedConfig, *, timeout_s: float | None = None) -> Store:
         **tables_of(config),
         state_dir=loaded.state_dir,
         password=loaded.password,
+        places=[tier.place for tier in config.tiers],
     )
     reporting = {section.name: section.group() for section in config.groups if section.folder is not None}
     if not reporting:
@@ -261,6 +262,10 @@ async def why_refused(store: Store, error: StoreError) -> StoreError:
 
 def in_its_field(error: StoreError, config: Config) -> str:
     """Tell what a store cannot do as the problem of a field of the configuration, in one line."""
+    if isinstance(error, PlaceRefused):
+        number = [tier.place for tier in config.tiers].index(error.place)
+        field = "directory" if config.tiers[number].directory else "tablespace"
+        return f"tiers[{number}].{field}: {error}"
     return f"{'database' if isinstance(error, SchemaMismatch) or not config.database.dsn else 'database.dsn'}: {error}"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from backends.base import Store
+from backends.base import Decimating, Store
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed, reason_of
 from daemon.core.outside import Outside
@@ -27,7 +27,7 @@ from schemas.config import Config
 from schemas.ledger import own_rows
 from schemas.queries import LedgerTail
 from schemas.readings import Array, InstrumentGroup, join
-from schemas.retention import Dropped
+from schemas.retention import Dropped, Period
 from schemas.sessions import NO_SESSIONS
 
 _ALL = 2**62
@@ -56,7 +56,7 @@ class RecoveredGroup:
     own_id: what numbers are of where no journal is kept: no other process has it. reach: up to which number blocks of
     an earlier process are known, in the database or the journal.
     lost: readings that the database acknowledged, and has no more, without what the journal has of them.
-    dropped: periods of which it has the ledger alone.
+    dropped, reduced: periods of which it has the ledger alone, and of which it has not all readings.
     acknowledged: takes what the database acknowledges from now on.
     claimed: sessions as the journal says, without proof that it has all before.
     stored, state: sessions, and runs of epochs, as they are in the database, and after all of that. states: what the
@@ -85,6 +85,7 @@ class RecoveredGroup:
     lost: int = 0
     acknowledged: Acknowledged | None = None
     dropped: Sequence[Dropped] = ()
+    reduced: Sequence[Period] = ()
 
     @property
     def id(self) -> int:
@@ -130,8 +131,8 @@ class InStore:
     """What the database has of one group. tail: ledger rows of the newest runs, ascending.
 
     position, retried: of this logger's journal, and of its dead letters. state: what is kept beside `position`. others:
-    epoch and run, of all epochs of this logger's other groups, those that are not configured, too. dropped: periods
-    whose readings were dropped, or are being dropped.
+    epoch and run, of all epochs of this logger's other groups, those that are not configured, too. dropped,
+    reduced: periods whose readings were dropped, or reduced, or are being that.
     """
 
     tail: Array
@@ -140,6 +141,7 @@ class InStore:
     state: DurableState
     others: Set[tuple[int, int]] = frozenset()
     dropped: Sequence[Dropped] = ()
+    reduced: Sequence[Period] = ()
 
 
 async def ask_store(store: Store, group: InstrumentGroup, config: Config) -> InStore:
@@ -151,7 +153,16 @@ async def ask_store(store: Store, group: InstrumentGroup, config: Config) -> InS
     others = [DurableState.decode(data) for name, data in (await store.states()).items() if name != group.name]
     pairs = {pair for each in others for pair in each.runs.items()}
     dropped = (await store.dropped()).get(group.name, ())
-    return InStore(tail=tail, position=position, retried=retried, state=state, others=pairs, dropped=dropped)
+    account = (await store.decimated()).get(group.name, ()) if isinstance(store, Decimating) else ()
+    return InStore(
+        tail=tail,
+        position=position,
+        retried=retried,
+        state=state,
+        others=pairs,
+        dropped=dropped,
+        reduced=[each.period for each in account],
+    )
 
 
 async def recover_group(
@@ -216,6 +227,7 @@ async def recover_group(
         lost=found.lost,
         acknowledged=acknowledged,
         dropped=in_store.dropped,
+        reduced=in_store.reduced,
     )
 
 

@@ -10,6 +10,7 @@ from daemon.core.monitoring.metrics import BOUNDS_MS
 from daemon.sources.kinds import KINDS
 from daemon.telemetry.exposition.conditions import serving
 from daemon.telemetry.exposition.retention import dropping
+from daemon.telemetry.exposition.tiers import tiering
 from daemon.telemetry.exposition.visits import visiting
 from daemon.telemetry.exposition.workloads import reading
 from daemon.telemetry.status.reporter import Reporter
@@ -55,6 +56,7 @@ class StatusCollector(Collector):
         yield from visiting(status)
         yield from serving(status)
         yield from dropping(status)
+        yield from tiering(status)
 
     def _latency(self) -> Metric:
         family = HistogramMetricFamily(

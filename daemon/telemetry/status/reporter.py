@@ -23,6 +23,7 @@ from daemon.telemetry.status.node_clock import clock_is_synchronised
 from daemon.telemetry.store.report import StoreReport
 from schemas.api.alarms import AlarmStatus
 from schemas.api.conditions import ConditionsStatus
+from schemas.api.decimation import DecimationStatus
 from schemas.api.marks import MarksStatus
 from schemas.api.retention import RetentionStatus
 from schemas.api.snapshots import SnapshotsStatus
@@ -41,6 +42,7 @@ from schemas.api.status import (
     StoreStatus,
     TriggerCounts,
 )
+from schemas.api.tiers import TiersStatus
 from schemas.api.visits import VisitsStatus
 from schemas.config import Config
 from schemas.readings import InstrumentGroup
@@ -94,8 +96,8 @@ NO_RATES = GroupRates(0.0, 0.0, 0.0, 0.0)
 class Reporter:
     """Builds the status; `sample` has to be called a few times a second for its rates to be right.
 
-    intakes, pipelines, sources: they fill up while the daemon starts. alarms, marks, conditions, retention: asked for
-    these parts of the status. state_dir: the folder whose disk is reported on.
+    intakes, pipelines, sources: they fill up while the daemon starts. alarms, marks, conditions, retention,
+    decimation, tiers: asked for these parts of the status. state_dir: the folder whose disk is reported on.
     """
 
     def __init__(
@@ -113,6 +115,8 @@ class Reporter:
         state_dir: Path,
         conditions: Callable[[], ConditionsStatus | None] = lambda: None,
         retention: Callable[[], RetentionStatus | None] = lambda: None,
+        decimation: Callable[[], DecimationStatus | None] = lambda: None,
+        tiers: Callable[[], TiersStatus | None] = lambda: None,
     ) -> None:
         self.pipelines = pipelines
         self._intakes = intakes
@@ -123,6 +127,8 @@ class Reporter:
         self._marks = marks
         self._conditions = conditions
         self._retention = retention
+        self._decimation = decimation
+        self._tiers = tiers
         self._state_dir = state_dir
         self._disk: DiskStatus | None = None
         self._is_synchronised: bool | None = None
@@ -231,6 +237,8 @@ class Reporter:
             conditions=self._conditions(),
             marks=self._marks(),
             retention=self._retention(),
+            decimation=self._decimation(),
+            tiers=self._tiers(),
             disk=self._disk,
             alarms=self._alarms(),
             events=self._events.newest(),

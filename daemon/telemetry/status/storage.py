@@ -29,7 +29,8 @@ MIB = 2**20
 class StorageReport:
     """Reports on storage; the server is asked for nothing but the partitions, however many want to know.
 
-    dropped: what retention has dropped of a group.
+    dropped: what retention has dropped of a group. tier_named: the tier that a place is. heat_of: how hot a
+    group's partition is, in s a day.
     """
 
     def __init__(
@@ -37,8 +38,13 @@ class StorageReport:
         store: Store,
         report: StoreReport,
         reporter: Reporter,
+        *,
         dropped: Callable[[str], Sequence[Dropped]] = lambda group: (),
+        tier_named: Callable[[str | None], str | None] = lambda place: None,
+        heat_of: Callable[[str, str], float | None] = lambda group, name: None,
     ) -> None:
+        self._heat_of = heat_of
+        self._tier_named = tier_named
         self._dropped = dropped
         self._store = store
         self._report = report
@@ -114,23 +120,24 @@ class StorageReport:
             growth_bytes_a_day=None if each is None else each * self._reporter.commit_rate(name) * DAY_S,
             measured_bytes_a_day=measured,
             measured_over_s=over_s,
-            partitions=[_partition(found) for found in self._partitions.get(name, ())],
+            partitions=[self._partition(name, found) for found in self._partitions.get(name, ())],
             journal=_journal(figures, self._reporter.config.journal) if pipeline.has_journal else None,
+        )
+
+    def _partition(self, group: str, found: Partition) -> PartitionStorage:
+        return PartitionStorage(
+            name=found.name,
+            start_ns=found.start_ns,
+            end_ns=found.end_ns,
+            rows=found.rows,
+            size_bytes=found.size_bytes,
+            tier=None if found.readings_bytes is None else self._tier_named(found.place),
+            heat_s_a_day=None if found.readings_bytes is None else self._heat_of(group, found.name),
         )
 
 
 def _readings_a_row(pipeline: Pipeline) -> int:
     return pipeline.group.size if pipeline.layout == Layout.ARRAYS else 1
-
-
-def _partition(found: Partition) -> PartitionStorage:
-    return PartitionStorage(
-        name=found.name,
-        start_ns=found.start_ns,
-        end_ns=found.end_ns,
-        rows=found.rows,
-        size_bytes=found.size_bytes,
-    )
 
 
 def _journal(figures: PipelineFigures, section: JournalConfig) -> JournalStorage:

@@ -26,6 +26,7 @@ from daemon.core.outside import SystemDisk
 from daemon.pipeline.recovery import refuse_unknown_groups
 from daemon.sources.kinds import tls_contexts
 from daemon.tools.commands.dashboard import page_password, tab_files
+from daemon.tools.commands.tiers import look_at_tiers
 from daemon.tools.options import File
 from daemon.workloads.visits.forecast import visits_problems, visits_words
 from schemas.checking.addresses import in_url
@@ -65,6 +66,10 @@ def check_config(
 
 async def _look(loaded: LoadedConfig) -> Look:
     look = await look_at_database(loaded)
+    if not look.creates and look.facts is not None:
+        refused = await look_at_tiers(loaded)
+        if refused:
+            raise ConfigError(refused)
     more = (*await look_at_readers(loaded), *await look_at_calibrations(loaded))
     return replace(look, warnings=(*look.warnings, *more))
 

@@ -3,20 +3,20 @@
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 import typer
 
-from backends.base import Store, StoreError
+from backends.base import Store
 from daemon.core.configuration import LoadedConfig, load_config
-from daemon.core.configuration.database import in_its_field, store_of
 from daemon.core.moments import rfc3339
 from daemon.core.outcome import CommandFailed, examples, reason_of
 from daemon.retention.keeper import words_of
-from daemon.retention.limits import are_limited, disk_of, folder_of, newest_of, states_of, usage_of
+from daemon.retention.limits import aging, are_limited, disk_of, folder_of, newest_of, states_of, usage_of
 from daemon.retention.planner import GIB, Plan
 from daemon.retention.planner import plan as make_plan
+from daemon.tools.in_store import asked
 from daemon.tools.options import AsJson, File, groups_of
 from schemas.api.retention import DroppedPeriod
 from schemas.retention import Dropped
@@ -27,8 +27,6 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
-
-A = TypeVar("A")
 
 Group = Annotated[str | None, typer.Option(help="Only this group.", show_default="all")]
 
@@ -42,7 +40,7 @@ def plan(file: File, as_json: AsJson = False) -> None:
     What something waits for in a running daemon is not known here: it stays longer.
     """
     loaded = load_config(file)
-    made = asyncio.run(_with_store(loaded, lambda store: _planned(loaded, store)))
+    made = asyncio.run(asked(loaded, lambda store: _planned(loaded, store)))
     if as_json:
         typer.echo(json.dumps(_as_json(made), indent=2))
         return
@@ -71,7 +69,7 @@ def list_(file: File, group: Group = None, as_json: AsJson = False) -> None:
     """List what was dropped: which period, how much, when, and for which limit."""
     loaded = load_config(file)
     groups_of(loaded, group)  # refuses a name that is none
-    account = asyncio.run(_with_store(loaded, lambda store: store.dropped()))
+    account = asyncio.run(asked(loaded, lambda store: store.dropped()))
     wanted = _wanted(account, group)
     if as_json:
         typer.echo(json.dumps([DroppedPeriod.of(each).model_dump(mode="json") for each in wanted], indent=2))
@@ -105,23 +103,9 @@ async def _planned(loaded: LoadedConfig, store: Store) -> Plan:
         raise CommandFailed(
             f"retention.disk: {folder} cannot be looked at ({reason_of(error)}); name a folder of the database's disk"
         ) from None
-    newest = await newest_of(store, loaded.config)
+    newest = await newest_of(store, aging(loaded.config))
     states = states_of(loaded.config, await store.partitions(), await store.dropped(), {}, newest=newest)
     return make_plan(states, disk, time.time_ns())
-
-
-async def _with_store(loaded: LoadedConfig, ask: Callable[[Store], Awaitable[A]]) -> A:
-    store = store_of(loaded)
-    try:
-        missing = await store.check()
-        if missing:
-            lacks = f"the database lacks {', '.join(missing)}"
-            raise CommandFailed(f"{lacks}; start the daemon, or run what `triggerlog schema` prints, first")
-        return await ask(store)
-    except StoreError as error:
-        raise CommandFailed(in_its_field(error, loaded.config)) from None
-    finally:
-        await store.close()
 
 
 def _as_json(made: Plan) -> Mapping[str, object]:

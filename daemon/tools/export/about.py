@@ -23,7 +23,8 @@ TIME_UNITS = "ns since 1970-01-01T00:00:00Z"
 class About:
     """The origin of the readings of a file.
 
-    dropped: stretches of the span whose readings were dropped by retention.
+    dropped: stretches of the span whose readings were dropped by retention. decimated: those that were reduced, of
+    which the file has what stayed.
     calibration: what x_mm and y_mm follow from; None where the file has only what was read.
     """
 
@@ -33,6 +34,7 @@ class About:
     span: Span
     marks: tuple[Mark, ...] = ()
     dropped: tuple[DroppedSpan, ...] = ()
+    decimated: tuple[DroppedSpan, ...] = ()
     calibration: GroupCalibration | None = None
 
     @property
@@ -57,6 +59,7 @@ class About:
             "instruments": list(choice.group.instruments),
             "chosen": None if chosen is None else [choice.group.instruments[number] for number in chosen],
             "dropped_by_retention": [{"from_ns": each.start_ns, "to_ns": each.end_ns} for each in self.dropped],
+            "decimated": [{"from_ns": each.start_ns, "to_ns": each.end_ns} for each in self.decimated],
             "marks": [mark.model_dump(mode="json") for mark in self.marks],
             "channels": [{"name": each.name, "units": each.unit, "dtype": each.dtype} for each in self.columns],
         }

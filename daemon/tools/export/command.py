@@ -25,7 +25,7 @@ from daemon.pipeline.assembly.progress import MOST_TRIGGER
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
 from daemon.tools.export.about import About, FolderAbout, Writer
-from daemon.tools.export.dropped import dropped_of
+from daemon.tools.export.dropped import decimated_of, dropped_of
 from daemon.tools.export.exporting import Written, whole_or_none
 from daemon.tools.export.exporting import export as write_export
 from daemon.tools.export.folders import FolderChoice, export_folder, folder_time
@@ -141,9 +141,10 @@ def export(
     said = f", {len(marks):,} marks{f' in {with_marks}' if with_marks else ''}" if marks else ""
     if about.calibration is not None:
         said += f", {about.calibration.without:,} of them without a calibration by {about.calibration.tag.name}"
-    if about.dropped:
-        stretches = ", ".join(f"{rfc3339(each.start_ns)} to {rfc3339(each.end_ns)}" for each in about.dropped)
-        said += f"; dropped by retention: {stretches}"
+    for words, spans in (("dropped by retention", about.dropped), ("reduced", about.decimated)):
+        if spans:
+            stretches = ", ".join(f"{rfc3339(each.start_ns)} to {rfc3339(each.end_ns)}" for each in spans)
+            said += f"; {words}: {stretches}"
     typer.echo(
         f"{output}: {written.readings:,} readings of group {known.name}, {rfc3339(written.first_ns)} to"
         f" {rfc3339(written.last_ns)}{said}, {output.stat().st_size / 2**20:.1f} MiB"
@@ -178,6 +179,7 @@ async def _export(
                 span=span,
                 marks=marks,
                 dropped=await dropped_of(store, span, choice.group.name),
+                decimated=await decimated_of(store, span, choice.group.name),
                 calibration=calibration,
             )
             with closing(writer_of(about)) as writer:
@@ -192,6 +194,7 @@ async def _export(
         await store.close()
     if not written.readings:
         gone = "; readings of that time were dropped by retention" if about.dropped else ""
+        gone = gone or ("; readings of that time were reduced" if about.decimated else "")
         raise CommandFailed(
             f"the database has no such readings of group {choice.group.name} from {rfc3339(span.start_ns)} to"
             f" {rfc3339(span.end_ns)}{gone}; no file was written"

@@ -1,8 +1,8 @@
-"""What of an export's span retention has dropped."""
+"""What of an export's span retention has dropped, and what was reduced."""
 
 import typer
 
-from backends.base import Store, StoreError, StoreUnavailable
+from backends.base import Decimating, Store, StoreError, StoreUnavailable
 from daemon.tools.export.span import Span
 from schemas.retention import Span as DroppedSpan
 from schemas.retention import overlapping, spans_of
@@ -17,4 +17,10 @@ async def dropped_of(store: Store, span: Span, group: str) -> tuple[DroppedSpan,
     except StoreError as error:
         typer.echo(f"triggerlog: the export does not know what was dropped by retention: {error}", err=True)
         return ()
+    return overlapping(spans_of(each.period for each in account), span.start_ns, span.end_ns)
+
+
+async def decimated_of(store: Store, span: Span, group: str) -> tuple[DroppedSpan, ...]:
+    """The stretches of a span whose readings were reduced."""
+    account = (await store.decimated())[group] if isinstance(store, Decimating) else ()
     return overlapping(spans_of(each.period for each in account), span.start_ns, span.end_ns)

@@ -156,8 +156,10 @@ def _rows(found: Findings) -> Iterator[Row]:
     stored = found.counted("stored")
     yield "counted in the data table", *((None, stored) if found.layout is Layout.ROWS else (stored, None))
     dropped = found.counted("dropped")
-    if dropped:
-        yield "dropped by retention", *((None, dropped) if found.layout is Layout.ROWS else (dropped, None))
+    reduced = min(found.reduced, dropped)
+    for name, rows in (("dropped by retention", dropped - reduced), ("reduced", reduced)):
+        if rows:
+            yield name, *((None, rows) if found.layout is Layout.ROWS else (rows, None))
     yield "never came, by the ledger", found.counted("skipped"), None
     yield "missing by the ledger", None, found.counted("expected") - found.counted("arrived")
     if found.journal is not None:

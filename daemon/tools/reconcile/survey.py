@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from backends.base import Store, StoreError, StoreUnavailable
+from backends.base import Decimating, Store, StoreError, StoreUnavailable
 from daemon.client.api.asking import DaemonGone
 from daemon.client.api.reach import Reach
 from daemon.client.api.status import fetch
@@ -90,7 +90,14 @@ class Survey:
             journal=journal,
             dead=await self._dead(section, after),
             lost=lost,
+            reduced=await self._reduced(section),
         )
+
+    async def _reduced(self, section: GroupConfig) -> int:
+        if not isinstance(self._store, Decimating):
+            return 0
+        account = (await self._store.decimated()).get(section.name, ())
+        return sum(rows for each in account for rows in each.stored.values())
 
     async def _dead(self, section: GroupConfig, status: Status | None) -> Amount:
         group = _status_of(status, section.name)

@@ -27,6 +27,7 @@ class Findings:
     dead: the dead letters.
     lost: readings that the database had acknowledged when the daemon started, or ended, and has no more.
     removed: readings that were removed from the database on purpose, by the operator.
+    reduced: rows of `totals` that count as dropped and were reduced, as told after the count.
     """
 
     group: str
@@ -38,6 +39,7 @@ class Findings:
     dead: Amount
     lost: int = 0
     removed: int = 0
+    reduced: int = 0
 
     def counted(self, name: str) -> int:
         """A column of `totals`, summed over the runs."""
@@ -73,7 +75,7 @@ def _table(found: Findings) -> Verdict:
     difference, moved = rows + dropped - ledger, found.of_group(f"moved_{unit}")
     what = "data table and ledger"
     if abs(difference) <= moved:
-        gone = f", with the {dropped:,} dropped by retention" if dropped else ""
+        gone = _gone(dropped, min(found.reduced, dropped))
         return Verdict(
             what=what, agrees=True, result=f"{ledger:,} {unit} in both{gone}{_while_moving(difference, moved, unit)}"
         )
@@ -89,6 +91,13 @@ def _table(found: Findings) -> Verdict:
             " or ledger rows deleted; look for (run, trigger_id) with more rows than the ledger's `arrived`"
         )
     return Verdict(what=what, agrees=False, result=result)
+
+
+def _gone(dropped: int, reduced: int) -> str:
+    """What of the ledger's rows has no readings any more, in words."""
+    by_retention = [f"{dropped - reduced:,} dropped by retention"] if dropped > reduced else []
+    parts = [*by_retention, *([f"{reduced:,} reduced"] if reduced else [])]
+    return f", with the {' and '.join(parts)}" if parts else ""
 
 
 def _lost(found: Findings) -> Iterator[Verdict]:

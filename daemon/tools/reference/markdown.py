@@ -58,6 +58,11 @@ dtype = "uint32"
 keep_days = 365
 max_gib = 0                     # no limit
 """,
+    "groups.decimation": """\
+[groups.decimation]             # of the group above it
+after_days = 90
+keep_every = 100
+""",
     "sources.tcp": """\
 [[sources]]
 kind = "tcp"
@@ -83,6 +88,28 @@ keep_days = 90
 max_gib = 2000
 min_free_percent = 10
 disk = "/var/lib/postgresql"
+disk_tier = "fast"
+""",
+    "decimation": """\
+[decimation]
+after_days = 30
+bucket_s = 60.0
+window_s = 300.0
+""",
+    "tiers": """\
+[[tiers]]
+name = "fast"
+max_gib = 500
+
+[[tiers]]
+name = "slow"
+tablespace = "slow"
+after_days = 30
+""",
+    "tiering": """\
+[tiering]
+policy = "both"
+half_life_days = 2.0
 """,
     "database": """\
 [database]
@@ -169,7 +196,7 @@ tls_key = "/etc/triggerlog/node.key"
 }
 """An example of every section, by its path; all of them together, in this order, are a valid configuration."""
 
-ARRAYS = ("groups", "groups.channels", "readers.workloads")
+ARRAYS = ("groups", "groups.channels", "readers.workloads", "tiers")
 """Sections of which there may be several."""
 
 TYPES: dict[Any, str] = {str: "text", int: "whole number", float: "number", bool: "true or false"}

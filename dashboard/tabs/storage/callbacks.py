@@ -8,7 +8,8 @@ from dashboard.feed.cache import TtlCache
 from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
 from dashboard.feed.relay import NotThere, answer_of
-from dashboard.tabs.parts import data
+from dashboard.tabs.parts import data, key
+from dashboard.tabs.storage.picture import EMBER, colours, height, picture, stamp
 from dashboard.tabs.storage.rows import (
     Pair,
     account_note,
@@ -24,6 +25,7 @@ from dashboard.tabs.storage.rows import (
     stored_note,
     stored_rows,
 )
+from dashboard.tabs.storage.words import described, retention_words, tiers_words
 from schemas.api.status import Status
 from schemas.api.storage import Storage
 
@@ -67,28 +69,44 @@ def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
     @app.callback(
         Output("storage-problem", "children"),
         Output("storage-problem", "hidden"),
+        Output("storage-picture-stamp", "data"),
         Input("storage-tick", "data"),
+        State("storage-picture-stamp", "data"),
     )
-    async def ask(tick: dict[str, Any] | None) -> Any:
+    async def ask(tick: dict[str, Any] | None, drawn: int | None) -> Any:
         status = hub.status
         if status is None or tick is None:
-            return no_update, no_update
+            return (no_update,) * 3
         try:
             storage = await answers.get("storage", STORAGE_S, lambda: answer_of(api, Storage, "/storage"))
         except (DaemonUnavailable, NotThere) as problem:
-            return f"Sizes are unknown: {problem}.", False
+            return f"Sizes are unknown: {problem}.", False, no_update
         _draw_sizes(storage, status, tick["view"]["group"])
-        return "", True
+        now = stamp(storage, status)
+        if now == drawn:
+            return "", True, no_update
+        _draw_picture(storage, status)
+        return "", True, now
 
 
 def _draw_sizes(storage: Storage, status: Status, group: str) -> None:
     journals = journal_rows(storage, status)
     set_props("stored-table", {"rowData": stored_rows(storage)})
     set_props("stored-note", {"children": stored_note(storage, status)})
+    words = (tiers_words(status), retention_words(status))
+    set_props("storage-next", {"children": [html.P(line, className="hint") for line in words if line]})
     set_props("partitions-table", {"rowData": partition_rows(storage, group)})
     set_props("partitions-note", {"children": partitions_note(storage, group)})
     set_props("journals-table", {"rowData": journals})
     set_props("journals-note", {"children": "where closed triggers wait for the database" if journals else ""})
+
+
+def _draw_picture(storage: Storage, status: Status) -> None:
+    tall = {"height": f"{height(storage)}px"}
+    set_props("storage-picture", {"figure": picture(storage, status), "style": tall})
+    set_props("storage-picture-drawn", {"aria-label": f"Partitions by time: {described(storage)}"})
+    known = [key(tier, colour, "block") for tier, colour in colours(status).items() if tier is not None]
+    set_props("storage-picture-note", {"children": [*known, key("heat", EMBER, "block")] if known else ""})
 
 
 def _listed(pairs: list[Pair]) -> list[Any]:

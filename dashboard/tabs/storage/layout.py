@@ -4,10 +4,13 @@ from typing import Any
 
 from dash import dcc, html
 
-from dashboard.tabs.parts import ASKING, aria, panel_head, tick
+from dashboard.tabs.figures import empty
+from dashboard.tabs.parts import ASKING, aria, drawn_panel, panel_head, tick
 from dashboard.tabs.tables import Column, columns, table
 
 TEN_DIGITS_PX = 120
+PICTURE_HEIGHT = 176
+"""Of one group, in px."""
 
 OUTAGE = [
     *columns(("group", "Group"), width=64),
@@ -56,6 +59,8 @@ PARTITIONS = [
     *columns(("rows", "Rows"), width=108),
     *columns(("size", "Size")),
     Column(name="share", label="Share", bar=True, width=64, wide=True),
+    Column(name="tier", label="Tier", width=80, wide=True),
+    Column(name="heat", label="Heat", title="what its readers wait longer on a slow disk", width=96, wide=True),
     Column(name="what", label="When", width=96, wide=True),
 ]
 JOURNALS = [
@@ -103,6 +108,7 @@ def panel() -> list[Any]:
     return [
         tick("storage-tick", every_ms=1000),
         dcc.Store(id="durability-shown"),
+        dcc.Store(id="storage-picture-stamp"),
         html.Div(
             [
                 html.P("", id="storage-problem", className="outcome", role="status", hidden=True),
@@ -111,6 +117,8 @@ def panel() -> list[Any]:
                     className="columns",
                 ),
                 _section("Stored", table("stored", STORED)),
+                _picture(),
+                html.Div([], id="storage-next"),
                 html.Div(
                     [
                         _section(
@@ -135,6 +143,10 @@ def panel() -> list[Any]:
 def _section(title: str, shown: Any, *, name: str | None = None) -> Any:
     note = f"{name or title.lower()}-note"
     return html.Section([panel_head(title, note), shown], className="panel", **aria(title))
+
+
+def _picture() -> Any:
+    return drawn_panel("storage-picture", "Partitions by time", empty(PICTURE_HEIGHT), PICTURE_HEIGHT, note="keys")
 
 
 def _durability() -> Any:

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from dashboard.tabs.storage.words import heat_words
 from dashboard.tabs.tables import Cell, Row, cell, row
 from dashboard.words import NONE, about, coarse, count, lasted, number, reasons, size
 from schemas.api.status import GroupStatus, IntakeStatus, Status, StoreStatus
@@ -114,19 +115,7 @@ def _stored(name: str, group: GroupStorage, *, is_known: bool, are_known: bool) 
 
 def stored_note(storage: Storage, status: Status) -> str:
     """How old the sizes are, and what the disk has left."""
-    return f"sizes: {_age(storage.sizes_age_s)} · {_disk(storage, status)}{_retention(status)}"
-
-
-def _retention(status: Status) -> str:
-    """What retention does next, and when."""
-    found = status.retention
-    if found is None:
-        return ""
-    following = found.next
-    when = "" if following is None else f", in {about(max(0.0, (following.at_ns - status.time_ns) / 1e9))}"
-    done = f"; {found.periods:,} partitions dropped" if found.periods else ""
-    problem = "" if found.problem is None else f"; {found.problem}"
-    return f" · retention: {found.words()}{when if found.words().startswith('next') else ''}{done}{problem}"
+    return f"sizes: {_age(storage.sizes_age_s)} · {_disk(storage, status)}"
 
 
 def _disk(storage: Storage, status: Status) -> str:
@@ -158,6 +147,8 @@ def _partition(one: PartitionStorage, now_ns: int, share: float) -> Row:
         rows=_count(one.rows),
         size=_size(one.size_bytes),
         share=cell("", share),
+        tier=one.tier or NONE,
+        heat=cell(heat_words(one.heat_s_a_day), -1 if one.heat_s_a_day is None else one.heat_s_a_day),
         what="all others" if is_rest else what,
     )
 

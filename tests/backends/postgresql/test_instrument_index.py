@@ -23,9 +23,9 @@ GROUP = group_of(size=4)
 ROOT = Path(__file__).parents[3]
 MAKE, REMOVE = re.findall(r"^```psql\n(.*?)^```", (ROOT / "docs" / "sql.md").read_text(), re.MULTILINE | re.DOTALL)
 INDEXED = """
-    SELECT count(*) FILTER (WHERE EXISTS (SELECT FROM pg_index WHERE indrelid = inhrelid AND indisvalid
+    SELECT count(*) FILTER (WHERE EXISTS (SELECT FROM pg_index WHERE indrelid = relid AND indisvalid
         AND pg_get_indexdef(indexrelid) LIKE '%(instrument, time_ns)')), count(*)
-    FROM pg_inherits WHERE inhparent = to_regclass($1)
+    FROM pg_partition_tree(to_regclass($1)) WHERE isleaf
 """
 
 

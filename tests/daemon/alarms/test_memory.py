@@ -140,7 +140,7 @@ async def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path: Path, ca
 async def test_a_disk_that_hangs_takes_one_write_at_a_time_and_the_last_one_counts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daemon.alarms.memory.WRITE_MOST_S", 0.05)
+    monkeypatch.setattr("daemon.core.process.kept_file.WRITE_MOST_S", 0.05)
     fsync, is_let, asked = os.fsync, threading.Event(), []
 
     def hang(descriptor: int) -> None:
@@ -153,7 +153,7 @@ async def test_a_disk_that_hangs_takes_one_write_at_a_time_and_the_last_one_coun
     for _ in range(3):
         await file.save(first)
     hanging = len(asked)
-    monkeypatch.setattr("daemon.alarms.memory.WRITE_MOST_S", 30)
+    monkeypatch.setattr("daemon.core.process.kept_file.WRITE_MOST_S", 30)
     last = acknowledged("instruments", **SILENT)
     saving = asyncio.create_task(file.save(last))
     await asyncio.sleep(0.05)

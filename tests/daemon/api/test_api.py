@@ -23,6 +23,7 @@ from daemon.api.app import make_app
 from daemon.core.moments import read_rfc3339, rfc3339
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
+from daemon.decimation.keeper import DecimationKeeper
 from daemon.folders.opened import OpenedFolders
 from daemon.marks import MarkKeeper
 from daemon.pipeline.pipeline import Pipeline
@@ -71,6 +72,7 @@ class Service:
     events: Events
     alarms: AlarmKeeper
     marks: MarkKeeper
+    decimation: DecimationKeeper
     folders: OpenedFolders | None = None
 
     def announce_run(self, epoch: int) -> dict[str, int | None]:
@@ -157,6 +159,9 @@ async def served(
             events=logger.events,
             alarms=alarms,
             marks=marks,
+            decimation=DecimationKeeper(
+                logger.store, CONFIG, Outside.real(), logger.events, pipelines=logger.pipelines
+            ),
         )
         if not DECLARED:
             declare(service)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from backends.memory.store import MemoryStore
+from daemon.pipeline.assembly import Origin
 from daemon.pipeline.pipeline import Pipeline
 from schemas.queries import Totals
 from schemas.readings import Array, join
@@ -122,3 +123,24 @@ async def test_what_waits_holds_its_day_and_no_other() -> None:
         logger.store.serving.set()
         await eventually(lambda: not pipeline.figures().waiting.blocks)
         assert not pipeline.waits_for(day)
+
+
+@pytest.mark.parametrize("are_told", [True, False])
+async def test_with_what_was_reduced_nothing_is_compared(are_told: bool) -> None:
+    """A sender of which nobody knows what came before sends again what the ledger has."""
+    sent = epoch_7(whole(GROUP, 1, 2))
+    async with logging_to_memory(GROUP) as logger:
+        pipeline, store = logger.pipelines["bpm"], logger.store
+        pipeline.receive(sent.copy())
+        await eventually(lambda: pipeline.figures().committed.triggers == 2)
+        start_ns = START_NS // DAY_NS * DAY_NS
+        period = Period(group=GROUP.name, name="day", start_ns=start_ns, end_ns=start_ns + DAY_NS)
+        if are_told:
+            pipeline.dropped.reduce([period])
+        await store.drop(period, Rule.AGE, at_ns=1, patience_s=1)  # the memory has nothing that reduces
+        column = pipeline.connect(spooled=False, session=7, first=5).column
+        pipeline.receive(sent.copy(), Origin.of(column, 5, len(sent)))
+        await eventually(lambda: pipeline.acknowledged()[0][column] == 5 + len(sent))
+        assert unaccounted(pipeline) == 0
+        assert pipeline.figures().duplicate == (len(sent) if are_told else 0)
+        assert letters(pipeline) == ({} if are_told else {int(AsideReason.CONFLICT): len(sent)})

@@ -193,7 +193,7 @@ async def test_a_store_that_is_away_or_a_table_in_use_is_told_and_tried_again(mo
         return await really(period, rule, at_ns=at_ns, patience_s=patience_s)
 
     monkeypatch.setattr(store, "drop", busy)
-    monkeypatch.setattr("daemon.retention.keeper.AGAIN_FIRST_S", 0.001)
+    monkeypatch.setattr("daemon.retention.looking.AGAIN_FIRST_S", 0.001)
     await keeper.look()
     assert patience == [0.05, 0.1, 0.2, 0.5, 0.05]
     assert (keeper.status().problem, keeper.status().periods) == (None, 2)

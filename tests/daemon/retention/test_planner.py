@@ -1,12 +1,13 @@
 """What retention decides, as a pure function."""
 
+import dataclasses
 from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.base import Partition
-from daemon.retention.planner import DAY_NS, GIB, DiskState, GroupState, Plan, plan
+from daemon.retention.planner import DAY_NS, GIB, DiskState, GroupState, Plan, TierThere, plan
 from schemas.config.retention import NEWEST
 from schemas.retention import Rule
 
@@ -85,6 +86,24 @@ def test_a_full_disk_drops_the_oldest_of_all_groups() -> None:
         ("ict", "19996"),
     ]
     assert not found.short
+
+
+def test_a_full_disk_drops_what_lies_there() -> None:
+    """A drop of what lies in another tier would free nothing there but its indexes, which are in the first tier."""
+    slow = [dataclasses.replace(each, place="slow", index_bytes=3 * GIB) for each in days(6, 5, 4)]
+    group = GroupState(name="bpm", partitions=[*slow, *days(3, 2, 1, 0)])
+    full = disk(free=0, wanted=14)
+    of_slow = dataclasses.replace(full, tier=TierThere(place="slow", is_first=False))
+    found = plan([group], of_slow, NOW_NS)
+    assert [(drop.period.name, drop.nbytes) for drop in found.drops] == [("19994", 7 * GIB), ("19995", 7 * GIB)]
+    of_first = dataclasses.replace(full, tier=TierThere(place=None, is_first=True))
+    assert dropped(plan([group], of_first, NOW_NS)) == [("19997", Rule.DISK), ("19998", Rule.DISK)]
+    old = dataclasses.replace(group, keep_ns=5 * DAY_NS)
+    assert dropped(plan([old], of_first, NOW_NS)) == [
+        ("19994", Rule.AGE),
+        ("19997", Rule.DISK),
+        ("19998", Rule.DISK),
+    ], "what age drops from another tier frees nothing here"
 
 
 def test_what_cannot_be_met_is_said_and_the_newest_stay() -> None:

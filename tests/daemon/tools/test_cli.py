@@ -204,7 +204,7 @@ def test_schema_prints_a_script_without_asking_any_database(tmp_path: Path) -> N
     done = triggerlog("schema", str(file))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("-- triggerlog: schema triggerlog, written by logger control-node-1; PostgreSQL 14")
-    assert done.stdout.count("CREATE TABLE IF NOT EXISTS") == 10
+    assert done.stdout.count("CREATE TABLE IF NOT EXISTS") == 11
     assert "('bpm', 2, 'bpm_002')" in done.stdout
     assert "GRANT SELECT, INSERT, UPDATE, DELETE" in done.stdout
 

@@ -21,7 +21,6 @@ from dashboard.tabs.storage.rows import (
     stored_note,
     stored_rows,
 )
-from schemas.api.retention import NextPeriod, RetentionStatus
 from schemas.api.status import DeadLetterCounts, IntakeStatus, Status
 from tests.page.served import snapshot, storage
 
@@ -153,17 +152,3 @@ def test_what_was_dead_stands_out_until_it_is_stored_or_discarded() -> None:
     assert is_over(letters=1, triggers=1, readings=6, retried=6)
     assert not is_over(retried=12)
     assert not is_over(retried=5, discarded=7)
-
-
-def test_the_note_says_what_retention_does_next_and_when() -> None:
-    now = status()
-    following = NextPeriod(group="bpm", name="20261121", at_ns=now.time_ns + 7_200_000_000_000)
-    found = RetentionStatus(is_limited=True, periods=3, next=following)
-    note = stored_note(STORAGE, now.model_copy(update={"retention": found}))
-    assert note.endswith(" · retention: next: 20261121 of bpm, in 2 h; 3 partitions dropped")
-    short = found.model_copy(update={"short": ["group bpm takes 3 GiB more than it may"], "problem": "in use"})
-    note = stored_note(STORAGE, now.model_copy(update={"retention": short}))
-    assert note.endswith("not met: group bpm takes 3 GiB more than it may; 3 partitions dropped; in use")
-    nothing = RetentionStatus(is_limited=False)
-    note = stored_note(STORAGE, now.model_copy(update={"retention": nothing}))
-    assert note.endswith(" · retention: nothing is ever dropped: no limit is set")

@@ -82,13 +82,7 @@ class GovernorLoop:
 
     def step(self, monotonic_ns: int) -> None:
         """Govern for one period."""
-        seen = self._writing.look(
-            monotonic_ns,
-            {
-                name: Counted(pipeline.latencies.fine, pipeline.waiting.triggers)
-                for name, pipeline in self._pipelines.items()
-            },
-        )
+        seen = self._writing.look(monotonic_ns, counted(self._pipelines))
         for name, admission in self._governor.step(seen, self._readers.wanting()).items():
             self._readers[name].limit(admission if self.ceilings.is_on else None)
         self._say_news()
@@ -104,6 +98,11 @@ class GovernorLoop:
         ):
             self._is_holding_back = False
             self._events.info(f"readers are not held back any more: {governor.reason}")
+
+
+def counted(pipelines: Mapping[str, Pipeline]) -> dict[str, Counted]:
+    """What `Writing` looks at."""
+    return {name: Counted(pipeline.latencies.fine, pipeline.waiting.triggers) for name, pipeline in pipelines.items()}
 
 
 def _described(ceilings: GovernorConfig) -> str:

@@ -27,6 +27,9 @@ class Way:
         self._store, self.is_cut = store, False
 
     def __getattr__(self, name: str) -> Any:
+        if not hasattr(self._store, name):
+            raise AttributeError(name)  # it can do no more than its store
+
         async def call(*args: Any) -> Any:
             if self.is_cut:
                 raise StoreUnavailable("away")

@@ -1,0 +1,207 @@
+"""The periods of a group: stretches of time that the ledger has triggers of, as partitions are of SQL databases.
+
+They are found without reading what is in them. By the index of time the first and the last document of each is looked
+up, two questions a period, and remembered: later calls look at the newest two, and at what comes after them. How many
+documents a period has is not counted, but estimated: each has its part of all by how long it is from its first document
+to its last. A server that uses no index reads its ledger instead.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from bson import Int64, ObjectId
+
+from backends.base import Partition
+from backends.columns.partitions import FUTURE_NS, PAST_NS, UNITS, PartitionUnit, partition_of
+from backends.columns.partitions import Partition as Stretch
+from backends.mongodb.accounts import account_of
+from backends.mongodb.protocol.documents import DocumentFormat, id_bytes, number
+from backends.mongodb.protocol.formats import data_format, ledger_format
+from backends.mongodb.reading import documents
+from backends.mongodb.reading.group import GroupReader
+from backends.mongodb.reading.snapshot import LEAST_NS, TOGETHER
+from schemas.batch import Layout
+from schemas.readings import Array
+from schemas.retention import Dropped, Span, are_within, spans_of
+
+AT_ONCE = 1_000
+"""So many periods are looked up by one call at most; the next goes on."""
+REMEMBERED_S = 3600.0
+"""After this all of them are looked up again: a period may lie before what is known."""
+AGAIN = 2
+"""So many of the newest ones are looked up by each call."""
+TRIED = 20
+"""So many documents at the beginning of a period are looked at: some of them may be there by a wrong clock."""
+FIELDS = {"_id": 0, "run": 1, "trigger_id": 1, "time_ns": 1}
+TIMES = DocumentFormat([number("time_ns", "<i8"), number("closed_ns", "<i8")])
+
+
+class Extent(NamedTuple):
+    """A period, and the times of its first and its last document."""
+
+    stretch: Stretch
+    first_ns: int
+    last_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Amounts:
+    """How many documents of readings and of the ledger there are, and how wide each is, in bytes, uncompressed."""
+
+    readings: int
+    triggers: int
+    reading_bytes: int
+    trigger_bytes: int
+
+
+class Periods:
+    """The periods of one group, as far as they are known."""
+
+    def __init__(self, unit: PartitionUnit) -> None:
+        self._unit = unit
+        self._known: dict[int, Extent] = {}
+        self._reached_ns = LEAST_NS
+        self._since_s: float | None = None
+
+    async def partitions(self, group: GroupReader) -> tuple[Partition, ...]:
+        """Those with readings, and those that were dropped, in order of time."""
+        account = (await account_of(group.database, group.of.data, group.of.layout)).all()
+        spans = spans_of(each.period for each in account)
+        if group.server.uses_indexes:
+            known = await self._by_index(group, spans)
+        else:
+            known = await _by_reading(group, self._unit, spans)
+        return tuple(_listed(known, account, await _amounts(group)))
+
+    async def _by_index(self, group: GroupReader, spans: Sequence[Span]) -> list[Extent]:
+        now_s = asyncio.get_running_loop().time()
+        if self._since_s is None or now_s - self._since_s > REMEMBERED_S:
+            self._known, self._reached_ns, self._since_s = {}, LEAST_NS, now_s
+        # A period that was dropped since is known no more.
+        self._known = {start: each for start, each in self._known.items() if not _is_gone(each.stretch, spans)}
+        at_ns: int | None = min([self._reached_ns, *sorted(self._known)[-AGAIN:][:1]])
+        for _ in range(AT_ONCE):
+            if at_ns is None:
+                break
+            self._reached_ns = at_ns
+            at_ns = await self._look_up(group, at_ns, spans)
+        return [self._known[start] for start in sorted(self._known)]
+
+    async def _look_up(self, group: GroupReader, at_ns: int, spans: Sequence[Span]) -> int | None:
+        """Look at the first document from a time on, and note its period; from where to go on, None at the end."""
+        found = await _ends(group, {"$gte": Int64(at_ns)}, 1, TRIED)
+        if not found:
+            return None
+        first_ns = int(found[0]["time_ns"])
+        for span in spans:
+            if span.start_ns <= first_ns < span.end_ns:
+                return span.end_ns
+        stretch = partition_of(first_ns, self._unit)
+        last = await _ends(group, {"$gte": Int64(first_ns), "$lt": Int64(stretch.end_ns)}, -1, 1)
+        there = [*(each for each in found if each["time_ns"] < stretch.end_ns), *last]
+        if await _is_any_near(group, there):
+            self._known[stretch.start_ns] = Extent(stretch, first_ns, int(there[-1]["time_ns"]))
+        # The last one that there is may end beyond what int64 holds.
+        return stretch.end_ns if stretch.end_ns > at_ns else None
+
+
+async def _ends(group: GroupReader, times: Mapping[str, Int64], direction: int, most: int) -> list[dict[str, Any]]:
+    """The first (direction 1) or the last (-1) documents of some times, `most` at most, in that order."""
+    wanted: list[documents.Filter] = [{"time_ns": times}]
+    if group.of.layout is Layout.ROWS:
+        # The index is by instrument and time: of so many the server merges the ends, and sorts nothing.
+        numbers = list(range(group.of.group.size))
+        some = (numbers[start : start + TOGETHER] for start in range(0, len(numbers), TOGETHER))
+        wanted = [{"instrument": {"$in": each}, "time_ns": times} for each in some]
+    found = []
+    for each in wanted:
+        found += await group.data.find(each, FIELDS, sort=[("time_ns", direction)], limit=most).to_list()
+    return sorted(found, key=lambda each: direction * int(each["time_ns"]))[:most]
+
+
+async def _is_any_near(group: GroupReader, found: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the time of any document is near the moment when its trigger was closed: it is no wrong clock's."""
+    ids = [ObjectId(id_bytes(each["run"], each["trigger_id"])) for each in found]
+    ledger = group.database.get_collection(group.of.ledger).find({"_id": {"$in": ids}}, {"closed_ns": 1})
+    closed = {each["_id"]: int(each["closed_ns"]) for each in await ledger.to_list()}
+    known = [(int(each["time_ns"]), closed[id_]) for each, id_ in zip(found, ids, strict=True) if id_ in closed]
+    return bool(_are_near(*np.array(known, np.int64).reshape(-1, 2).T).any())
+
+
+def _are_near(times: Array, closed: Array) -> Array:
+    """Which triggers' times (int64, shape (n,)) have partitions in SQL, by when they were closed: bool, shape (n,)."""
+    return (times >= closed - PAST_NS) & (times <= closed + FUTURE_NS)
+
+
+async def _by_reading(group: GroupReader, unit: PartitionUnit, spans: Sequence[Span]) -> list[Extent]:
+    """The periods with readings, by all of the ledger."""
+    ends: dict[int, tuple[int, int]] = {}
+    ledger = group.database.get_collection(group.of.ledger)
+    fields = {"_id": 0, "time_ns": 1, "closed_ns": 1}
+    async with aclosing(documents.batches(ledger, {}, TIMES, fields=fields)) as found:
+        async for batch in found:
+            columns = TIMES.columns(TIMES.parse(batch))
+            times = columns["time_ns"]
+            times = times[_are_near(times, columns["closed_ns"]) & ~are_within(spans, times)]
+            numbers = times.astype("datetime64[ns]").astype(f"datetime64[{UNITS[unit]}]").astype(np.int64)
+            for each in np.unique(numbers).tolist():
+                mine = times[numbers == each]
+                low, high = ends.get(each, (int(mine[0]), int(mine[0])))
+                ends[each] = min(low, int(mine.min())), max(high, int(mine.max()))
+    return [Extent(partition_of(ends[each][0], unit), *ends[each]) for each in sorted(ends)]
+
+
+def _is_gone(stretch: Stretch, spans: Sequence[Span]) -> bool:
+    return any(span.start_ns <= stretch.start_ns and stretch.end_ns <= span.end_ns for span in spans)
+
+
+async def _amounts(group: GroupReader) -> Amounts:
+    counts = [
+        int((await group.database.command("collStats", each))["count"]) for each in (group.of.data, group.of.ledger)
+    ]
+    return Amounts(
+        readings=counts[0],
+        triggers=counts[1],
+        reading_bytes=data_format(group.of.group, group.of.layout).width,
+        trigger_bytes=ledger_format(group.of.group.size, group.logger).width,
+    )
+
+
+def _listed(known: Sequence[Extent], account: Sequence[Dropped], amounts: Amounts) -> Iterator[Partition]:
+    """Those with readings, and those that were dropped, of which the ledger is there, in order of time."""
+    found = [*shared(known, account, amounts), *(_of_dropped(each, amounts) for each in account)]
+    yield from sorted(found, key=lambda each: each.start_ns)
+
+
+def shared(known: Sequence[Extent], account: Sequence[Dropped], amounts: Amounts) -> Iterator[Partition]:
+    """Divide all documents among the periods with readings, by how long each is."""
+    lasts = [each.last_ns - each.first_ns + 1 for each in known]
+    triggers = max(0, amounts.triggers - sum(each.triggers for each in account))
+    for each, last in zip(known, lasts, strict=True):
+        part = last / sum(lasts)
+        rows = max(1, round(part * amounts.readings))
+        nbytes = rows * amounts.reading_bytes
+        yield Partition(
+            name=each.stretch.label,
+            start_ns=each.stretch.start_ns,
+            end_ns=each.stretch.end_ns,
+            rows=rows,
+            size_bytes=nbytes + round(part * triggers) * amounts.trigger_bytes,
+            readings_bytes=nbytes,
+        )
+
+
+def _of_dropped(account: Dropped, amounts: Amounts) -> Partition:
+    period = account.period
+    return Partition(
+        name=period.name,
+        start_ns=period.start_ns,
+        end_ns=period.end_ns,
+        rows=0,
+        size_bytes=account.triggers * amounts.trigger_bytes,
+        readings_bytes=None,
+    )

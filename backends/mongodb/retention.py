@@ -1,0 +1,207 @@
+"""Dropping a period in MongoDB, where a group is one collection: its documents are counted, and then removed.
+
+1. The notice beside the position, between two batches: what is there of the period's time goes, and whoever writes
+   documents of that time later names them in the notice before (`accounts`). So nobody waits while it is counted and
+   removed, and it is the same documents.
+2. They are counted by their `_id`s, and the account is written: from now on they are counted as dropped.
+3. They are removed by their `_id`s, some at a time: a command that is carried out late removes nothing else.
+4. The account says that it ended, and the notice is taken away.
+
+Each step is seen by what is written down, so that whoever comes after a kill goes on. What came since it began is read
+after the `_id`s were found: a document that has come since has been named by then.
+"""
+
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC
+from typing import Any, NamedTuple
+
+import numpy as np
+from bson import Int64
+
+from backends.base import StoreBusy, StoreError
+from backends.diagnosis.retention import no_such, see_clocks
+from backends.mongodb.accounts import ACCOUNTS, Notice, account_fields, account_in, no_ids, notice_in
+from backends.mongodb.protocol.documents import BINARY, OBJECT_ID, DocumentFormat, Field, id_dtype, turned_back
+from backends.mongodb.protocol.formats import data_format
+from backends.mongodb.reading import documents
+from backends.mongodb.reading.counting import by_run
+from backends.mongodb.reading.group import GroupReader
+from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
+from backends.mongodb.writing.unfinished import STRETCH
+from backends.mongodb.writing.writer import MongodbGroupWriter
+from schemas.batch import Layout
+from schemas.readings import Array
+from schemas.retention import Dropped, Period, Rule
+
+REMOVED_AT_ONCE = 1_000
+"""So many documents are removed with one command, which the server has on its disk before the next: the writing beside
+it does not wait for more."""
+
+
+class _Counted(NamedTuple):
+    """How many documents there are by run, and between which triggers: `STRETCH`, shape (runs,)."""
+
+    stored: Counter[int]
+    triggers: Array
+
+
+class MongodbDropping:
+    """Drops periods of one group.
+
+    Args:
+        writer: of the group; it has the lease.
+        concern: how durably accounts are written, and documents removed.
+        target: what messages call the server.
+    """
+
+    def __init__(self, group: GroupReader, writer: MongodbGroupWriter, *, concern: dict[str, Any], target: str) -> None:
+        self._group = group
+        self._of = group.of
+        self._database = group.database
+        self._writer = writer
+        self._concern = concern
+        self._target = target
+        is_arrays = self._of.layout is Layout.ARRAYS
+        id_type, form = OBJECT_ID if is_arrays else BINARY, no_ids(self._of.layout).dtype.str
+        self._ids = DocumentFormat([Field(name="_id", type=id_type, form=form)])
+
+    async def drop(self, period: Period, rule: Rule, at_ns: int) -> Dropped:
+        """Drop a period, or go on where that was begun; see `backends.base.Store.drop`."""
+        notice = await self._under_way() or await self._begin(period, rule, at_ns)
+        if notice.period != period:
+            raise StoreError(f"{notice.period.name} of group {period.group!r} is being dropped, and has to end first")
+        account = await self._written(notice) or await self._count(notice)
+        if account.dropped_ns is None:
+            while await self._remove(notice):
+                pass
+            account = await self._end(notice, account, at_ns)
+        await self._writer.end_dropping(notice)
+        return account
+
+    async def _under_way(self) -> Notice | None:
+        """The notice of a drop that was begun and has not ended; one that a kill has left is taken away."""
+        notice = await self._writer.dropping()
+        account = None if notice is None else await self._written(notice)
+        if notice is None or account is None or account.dropped_ns is None:
+            return notice
+        await self._writer.end_dropping(notice)
+        return None
+
+    async def _begin(self, period: Period, rule: Rule, at_ns: int) -> Notice:
+        begun = Notice(period=period, rule=rule, begun_ns=at_ns, kept=no_ids(self._of.layout))
+        # An account that did not end, without a notice: the position was lost, and made again.
+        left = await self._database.get_collection(ACCOUNTS).find_one({**_of(period), "dropped_ns": None})
+        if left is not None:
+            account = account_in(left)
+            begun = replace(begun, rule=account.rule, begun_ns=account.begun_ns)
+        else:
+            if rule is Rule.AGE:
+                local = (await self._database.command("hello"))["localTime"]
+                see_clocks(at_ns, int(local.replace(tzinfo=UTC).timestamp()) * 1_000_000_000)
+            if await self._group.data.find_one(self._within(period), {"_id": 1}) is None:
+                raise no_such(period)
+        await self._writer.begin_dropping(begun)
+        return begun
+
+    async def _written(self, notice: Notice) -> Dropped | None:
+        """The account, where it was counted."""
+        found = await self._database.get_collection(ACCOUNTS).find_one({"_id": notice.key})
+        return None if found is None else account_in(found)
+
+    async def _count(self, notice: Notice) -> Dropped:
+        """Count what goes, and what the ledger says of its triggers; write the account."""
+        counted = await self._counted(notice)
+        triggers, arrived, expected, skipped = [
+            await self._ledger_sums(notice.period, counted, what) for what in (1, "$arrived", "$expected", "$skipped")
+        ]
+        stored = counted.stored.total()
+        account = replace(
+            notice.account(),
+            stored=dict(counted.stored),
+            triggers=triggers,
+            readings=stored if self._of.layout is Layout.ROWS else arrived,
+            missing=expected - arrived,
+            skipped=skipped,
+            size_bytes=stored * data_format(self._of.group, self._of.layout).width,
+        )
+        await self._write("insert", ACCOUNTS, documents=[account_fields(notice, account)])
+        # Another daemon may have written it: then more has gone since than was found here.
+        return await self._written(notice) or account
+
+    async def _counted(self, notice: Notice) -> _Counted:
+        stored: Counter[int] = Counter()
+        triggers = np.empty(0, STRETCH)
+        async with aclosing(self._what_goes(notice)) as found:
+            async for ids in found:
+                keys = ids.view(id_dtype(reading=self._of.layout is Layout.ROWS))
+                for run, count in zip(*np.unique(keys["run"], return_counts=True), strict=True):
+                    stored[int(run)] += int(count)
+                triggers = _widened(triggers, keys["run"], turned_back(keys["trigger"]))
+        return _Counted(stored, triggers)
+
+    async def _ledger_sums(self, period: Period, counted: _Counted, what: int | str) -> int:
+        """Sum up something of the period's triggers that the ledger has, by the index of `_id`."""
+        if not len(counted.triggers):
+            return 0
+        times = {"time_ns": {"$gte": Int64(period.start_ns), "$lt": Int64(period.end_ns)}}
+        wanted = {"$or": documents.of_stretches(counted.triggers, Layout.ARRAYS), **times}
+        return sum((await by_run(self._database, self._of.ledger, what, wanted)).values())
+
+    async def _remove(self, notice: Notice) -> bool:
+        """Remove what goes; whether there was any."""
+        there = False
+        async with aclosing(self._what_goes(notice)) as found:
+            async for ids in found:
+                for wanted in documents.with_ids(ids, REMOVED_AT_ONCE):
+                    there = True
+                    # Without an index all is read: the times leave less to compare.
+                    filter_ = wanted if self._group.server.uses_indexes else {**self._within(notice.period), **wanted}
+                    await self._write("delete", self._of.data, deletes=[{"q": filter_, "limit": 0}])
+        return there
+
+    async def _what_goes(self, notice: Notice) -> AsyncGenerator[Array, None]:
+        """The `_id`s of what was there of a period when it began; void, shape (n,), as they come."""
+        within = self._within(notice.period)
+        async with aclosing(documents.batches(self._group.data, within, self._ids, fields={"_id": 1})) as found:
+            async for batch in found:
+                ids = np.ascontiguousarray(self._ids.columns(self._ids.parse(batch))["_id"])
+                kept = await self._kept(notice)
+                yield ids[~np.isin(ids, kept)] if len(kept) else ids
+
+    async def _kept(self, notice: Notice) -> Array:
+        """What has come since the drop began: as it is written down, since another daemon may write by now."""
+        found = await self._database.get_collection("positions").find_one({"_id": self._of.data})
+        written = notice_in(found, self._of.layout)
+        if written is None or written.key != notice.key:
+            raise StoreBusy(f"another daemon has dropped {notice.period.name} of group {notice.period.group!r}")
+        return written.kept
+
+    async def _end(self, notice: Notice, account: Dropped, at_ns: int) -> Dropped:
+        ended = {"q": {"_id": notice.key, "dropped_ns": None}, "u": {"$set": {"dropped_ns": Int64(at_ns)}}}
+        await self._write("update", ACCOUNTS, updates=[ended])
+        return await self._written(notice) or account
+
+    async def _write(self, command: str, collection: str, **what: Any) -> None:
+        answer = await self._database.command(command, collection, writeConcern=self._concern, **what)
+        check_answer(answer, self._target, but=DUPLICATE_KEY)
+
+    def _within(self, period: Period) -> documents.Filter:
+        return documents.readings_of_period(period, self._of.group, self._of.layout, self._group.server)
+
+
+def _of(period: Period) -> dict[str, Any]:
+    return {"group": period.group, "name": period.name, "start_ns": Int64(period.start_ns)}
+
+
+def _widened(known: Array, runs: Array, triggers: Array) -> Array:
+    """The first and the last trigger of each run, of what is known and of others: `STRETCH`, a row a run."""
+    runs = np.concatenate([known["run"], known["run"], runs])
+    triggers = np.concatenate([known["first"], known["last"], triggers])
+    found = np.empty(len(np.unique(runs)), STRETCH)
+    for row, run in zip(found, np.unique(runs), strict=True):
+        mine = triggers[runs == run]
+        row["run"], row["first"], row["last"] = run, mine.min(), mine.max()
+    return found

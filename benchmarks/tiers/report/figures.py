@@ -1,0 +1,107 @@
+"""What the tables and the findings are made of: figures of a record, pure functions."""
+
+from collections.abc import Sequence
+from statistics import median
+
+import numpy as np
+
+from benchmarks.interference.statistics.estimate import against_neighbours, contrast, ratio_of
+from benchmarks.rounds.summary import Ratio as MeanRatio
+from benchmarks.rounds.summary import mean_ratio
+from benchmarks.tiers.plan import FAST, MIX, SLOW, predicted
+from benchmarks.tiers.record import Block, Moved, Planned, Record, Searched
+from schemas.api.interference import Ratio
+
+BLOG_S: dict[str, dict[str, float]] = {
+    "all": {FAST: 90.0, SLOW: 210.0, MIX: 178.0},
+    "whole": {FAST: 6.0, SLOW: 100.0, MIX: 50.0},
+    "hot": {FAST: 5.0, SLOW: 80.0, MIX: 4.0},
+}
+"""Seconds in the blog, of 1e9 rows and 10,000 of them, by question and place."""
+BLOG_SEARCH_S = {"computed filter": 18.695619, "number of peaks": 0.797346, "range index": 0.035128}
+BLOG_PAGES = (221_239, 442_478)
+"""Pages of the half that stayed, written anew and as the mover left it."""
+
+
+def layouts(record: Record) -> list[str]:
+    """Those that were asked, in their order."""
+    return list(dict.fromkeys(each.layout for each in record.asked))
+
+
+def seconds(record: Record, layout: str, place: str, question: str) -> float | None:
+    """Median of the rounds of a question."""
+    wanted = (layout, place, question)
+    found = [each.seconds for each in record.asked if (each.layout, each.place, each.question) == wanted]
+    return median(found) if found else None
+
+
+def prediction(record: Record, layout: str, question: str) -> float | None:
+    """Seconds of a question on the mix, after what it takes on either disk alone."""
+    fast, slow = (seconds(record, layout, place, question) for place in (FAST, SLOW))
+    return None if fast is None or slow is None else predicted(question, fast, slow)
+
+
+def by_prediction(record: Record, layout: str, question: str) -> float | None:
+    """Seconds on the mix by those that are predicted."""
+    mix, expected = seconds(record, layout, MIX, question), prediction(record, layout, question)
+    return mix / expected if mix is not None and expected else None
+
+
+def slower(record: Record, layout: str, question: str) -> float | None:
+    """Seconds on the slow disk by those on the fast one."""
+    fast, slow = (seconds(record, layout, place, question) for place in (FAST, SLOW))
+    return slow / fast if slow is not None and fast else None
+
+
+def moved_by(record: Record, way: str) -> Moved | None:
+    """A mover."""
+    return next((each for each in record.moved if each.way == way), None)
+
+
+def with_moves(blocks: Sequence[Block]) -> list[float]:
+    """Commit p99 of the blocks with moves, in ms."""
+    return [each.commit_p99_ms for each in blocks if each.down]
+
+
+def without_moves(blocks: Sequence[Block]) -> list[float]:
+    """Commit p99 of the blocks without, in ms."""
+    return [each.commit_p99_ms for each in blocks if not each.down]
+
+
+def workloads(blocks: Sequence[Block]) -> list[str]:
+    """The reader workloads, in their order."""
+    return list(dict.fromkeys(name for each in blocks for name in each.readers_p99_ms))
+
+
+def p99s(blocks: Sequence[Block], workload: str | None) -> list[float | None]:
+    """The p99 of each block, of commits or of a workload, in ms; None where there was none."""
+    if workload is None:
+        return [each.commit_p99_ms for each in blocks]
+    return [each.readers_p99_ms.get(workload) for each in blocks]
+
+
+def block_ratio(blocks: Sequence[Block], workload: str | None) -> Ratio | None:
+    """A p99 with moves by that without: each block with moves by its neighbours, as interference is (decision 0033)."""
+    values = p99s(blocks, workload)
+    chosen = [
+        k
+        for k in range(1, len(blocks) - 1)
+        if blocks[k].down and not blocks[k - 1].down and not blocks[k + 1].down and all(values[k - 1 : k + 2])
+    ]
+    if not chosen:
+        return None
+    y = np.log(np.array([value or 1.0 for value in values], np.float64))
+    weights = against_neighbours(chosen, [k - 1 for k in chosen], [k + 1 for k in chosen], len(blocks))
+    quiet = np.array([not each.down for each in blocks])
+    return ratio_of(contrast(y, weights, quiet))
+
+
+def leaves_ratio(planned: Planned) -> MeanRatio:
+    """Planning with leaves by that without, round by round."""
+    return mean_ratio(planned.leaves_ms, planned.plain_ms)
+
+
+def searched_s(record: Record, way: str) -> float | None:
+    """Median of the rounds of a search, in s."""
+    found: list[Searched] = [each for each in record.searched if each.way == way]
+    return median(found[0].seconds) if found else None

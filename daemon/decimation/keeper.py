@@ -1,0 +1,231 @@
+"""Looks now and then whether a partition has to be reduced, and reduces it; never two at a time."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+
+from backends.base import Decimating, PeriodTouched, Store, StoreBusy, StoreError, StoreUnavailable, Tiered
+from daemon.core.monitoring.events import Events
+from daemon.core.outcome import reason_of
+from daemon.core.outside import Outside
+from daemon.decimation.limits import aging, asked_of, planned
+from daemon.decimation.planner import Plan, PlannedReduction
+from daemon.pipeline.pipeline import Pipeline
+from daemon.retention.limits import lying_of, newest_of, waiting_of
+from daemon.retention.looking import PATIENCE_S, LeftAlone, Looking, patiently
+from daemon.tiers.pace import Allowance, Paced
+from schemas.api.decimation import DecimationStatus, NextReduction, ReducingPeriod
+from schemas.config import Config
+from schemas.decimation import Decimated
+from schemas.retention import Period, Span, spans_of
+
+EVERY_S = 60.0
+NAMED = 3
+
+
+class DecimationKeeper(Looking):
+    """Reduces what a configuration asks for.
+
+    pipelines: by group, filled when the store is open. marks_waiting: how many orders about marks wait for the
+    database: what lies around a mark stays, so that nothing is reduced before it is there.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        config: Config,
+        outside: Outside,
+        events: Events,
+        *,
+        pipelines: Mapping[str, Pipeline],
+        marks_waiting: Callable[[], int] = lambda: 0,
+    ) -> None:
+        super().__init__(outside, events, "decimation cannot reduce all that it has to")
+        self._store = store
+        self._config = config
+        self._pipelines = pipelines
+        self._marks_waiting = marks_waiting
+        self._allowance = Allowance(config.readers.governor, pipelines)
+        self._plan = Plan()
+        self._account: Mapping[str, Sequence[Decimated]] = {}
+        self._looked_at: set[tuple[str, str]] = set()
+        """Periods that were gone through since the start: before it, readings may have come that nobody knows of."""
+        self._touched = LeftAlone()
+        self._refused: dict[tuple[str, str], str] = {}
+        self._reducing: tuple[PlannedReduction, Paced] | None = None
+
+    @property
+    def every_s(self) -> float:
+        """How long it is from one look to the next."""
+        return EVERY_S
+
+    def change(self, config: Config) -> None:
+        """Reduce by this configuration from now on; where it asks for something else, it is looked at once."""
+        if asked_of(config) != asked_of(self._config):
+            self.look_now()
+        self._config = config
+        self._allowance.change(config.readers.governor)
+
+    async def _look(self) -> str | None:
+        """Go on with what was begun, and reduce all that has to be reduced now."""
+        if not isinstance(self._store, Decimating) or not (asked_of(self._config) or self._checked_ns is None):
+            self._plan = Plan()
+            return None
+        self._refused = {}
+        try:
+            await self._plan_again(self._store)
+            await self._clear_up()
+            for _ in range(len(self._plan.reductions)):
+                if not self._plan.reductions:
+                    break
+                await self._try_to_reduce(self._store, self._plan.reductions[0])
+                await self._plan_again(self._store)
+        except StoreError as error:
+            return str(error)
+        except OSError as error:
+            return f"dead letters cannot be read: {reason_of(error)}"
+        return "; ".join(dict.fromkeys(self._refused.values())) or None
+
+    async def _plan_again(self, store: Decimating) -> None:
+        partitions, dropped = await self._store.partitions(), await self._store.dropped()
+        self._account = await store.decimated()
+        self._tell_pipelines()
+        newest = await newest_of(self._store, aging(self._config))
+        waited_for = {name: await self._left_alone(name) for name in partitions}
+        for name, pipeline in self._pipelines.items():
+            of = partitions.get(name, ())
+            waited_for.setdefault(name, {}).update(await lying_of(pipeline, of) | waiting_of(pipeline, of))
+        if self._marks_waiting():
+            wait = "marks wait for the database, and what lies around them stays"
+            waited_for = {name: dict.fromkeys((each.name for each in of), wait) for name, of in partitions.items()}
+        self._plan = planned(
+            self._config,
+            partitions,
+            dropped,
+            self._account,
+            waited_for,
+            late={name: self._late(store, name) for name in partitions},
+            newest=newest,
+            now_ns=self._now_ns(),
+        )
+
+    async def _clear_up(self) -> None:
+        """Remove what is left of giving room back where the period was dropped meanwhile; with tiers, these do."""
+        if not isinstance(self._store, Tiered) or self._config.tiers:
+            return
+        wanted = {(each.period.group, each.period.name) for each in self._plan.reductions}
+        for move in await self._store.moves():
+            if (move.group, move.name) not in wanted:
+                # Where somebody is at it, it is looked again.
+                with suppress(StoreBusy):
+                    await self._store.give_up_move(move, patience_s=PATIENCE_S[0])
+
+    async def _left_alone(self, group: str) -> dict[str, str]:
+        touched = dict.fromkeys(
+            self._touched.names(group, self._now_ns()), "readings came for it while its room was given back"
+        )
+        moves = await self._store.moves() if isinstance(self._store, Tiered) else ()
+        own = {each.period.name for each in self._account.get(group, ()) if each.ended_ns is None}
+        moved = {each.name: "it is being moved" for each in moves if each.group == group and each.name not in own}
+        return touched | moved | {name: why for (of, name), why in self._refused.items() if of == group}
+
+    def _late(self, store: Decimating, group: str) -> Collection[str]:
+        """Names of a group's periods that readings came for, or may have come for, since they were reduced."""
+        ended = {each.period.name for each in self._account.get(group, ()) if each.ended_ns is not None}
+        return {*store.late(group), *(name for name in ended if (group, name) not in self._looked_at)}
+
+    async def _try_to_reduce(self, store: Decimating, reduction: PlannedReduction) -> None:
+        """Reduce a period; one that the database refuses holds up no other."""
+        period = reduction.period
+        before = next((each for each in self._account.get(period.group, ()) if each.period == period), None)
+        # There and back: it is gone through, and what is left of it is written again.
+        paced = Paced(2 * reduction.nbytes, self._config.decimation.mib_per_s, self._allowance.share)
+        self._reducing = reduction, paced
+        self._tell_pipelines(period)
+        try:
+            after = await _reduced_patiently(store, reduction, paced, self._now_ns())
+        except PeriodTouched as error:
+            self._touched.add(period, self._now_ns())
+            self._events.info(f"{error}; its readings are reduced, and its room is given back later")
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            self._refused[period.group, period.name] = str(error)
+        else:
+            self._touched.forget(period)
+            self._looked_at.add((period.group, period.name))
+            self._tell(reduction, after.readings - (0 if before is None else before.readings))
+        finally:
+            self._reducing = None
+
+    def _tell_pipelines(self, *more: Period) -> None:
+        """Tell what was reduced, and what is about to be, before any of it is."""
+        for name, pipeline in self._pipelines.items():
+            there = [each.period for each in self._account.get(name, ())]
+            pipeline.dropped.reduce([*there, *(period for period in more if period.group == name)])
+
+    def _tell(self, reduction: PlannedReduction, readings: int) -> None:
+        if readings:
+            self._events.info(
+                f"{reduction.period.name} of group {reduction.period.group} was reduced to {reduction.how.words},"
+                f" {readings:,} readings: {reduction.reason}; the ledger stays"
+            )
+
+    def _now_ns(self) -> int:
+        return self._outside.clock.now().utc_ns
+
+    # --- what others ask ----------------------------------------------------------------------------------------
+
+    def busy(self, group: str) -> Collection[str]:
+        """Names of a group's periods that are being reduced."""
+        if self._reducing is None or self._reducing[0].period.group != group:
+            return ()
+        return (self._reducing[0].period.name,)
+
+    def spans(self, group: str) -> tuple[Span, ...]:
+        """The stretches of time of which readings of a group were reduced, or are being reduced, as last looked."""
+        return spans_of(each.period for each in self._account.get(group, ()))
+
+    def status(self) -> DecimationStatus | None:
+        """How it is; None where nothing is to be reduced."""
+        if not asked_of(self._config):
+            return None
+        account = [each for of in self._account.values() for each in of]
+        following = self._plan.next
+        return DecimationStatus(
+            periods=sum(each.ended_ns is not None for each in account),
+            readings=sum(each.readings for each in account),
+            reducing=None if self._reducing is None else _reducing(*self._reducing),
+            waiting=max(0, len(self._plan.reductions) - (self._reducing is not None)),
+            next=None
+            if following is None
+            else NextReduction(group=following.period.group, name=following.period.name, at_ns=following.at_ns),
+            held=[f"{held.period.name} of {held.period.group}: {held.reason}" for held in self._plan.held[:NAMED]],
+            problem=self._problem,
+            checked_ns=self._checked_ns,
+        )
+
+
+async def _reduced_patiently(store: Decimating, reduction: PlannedReduction, paced: Paced, at_ns: int) -> Decimated:
+    period = reduction.period
+
+    def once(patience_s: float) -> Awaitable[Decimated]:
+        return store.decimate(
+            period,
+            reduction.how,
+            window_ns=reduction.window_ns,
+            at_ns=at_ns,
+            pace=paced,
+            patience_s=patience_s,
+        )
+
+    return await patiently(once, f"{period.name} of group {period.group} cannot be reduced: its table is always in use")
+
+
+def _reducing(reduction: PlannedReduction, paced: Paced) -> ReducingPeriod:
+    return ReducingPeriod(
+        group=reduction.period.group,
+        name=reduction.period.name,
+        how=reduction.how.words,
+        done=paced.done,
+        left_s=paced.left_s(),
+    )

@@ -1,0 +1,117 @@
+"""How whole periods are dealt with beside the writing: somebody looks now and then, and acts on one at a time.
+
+Where a table is in use, others may wait behind who wants it alone for a moment; it is given up then, and tried again
+after a pause, with a little more patience each time: who reads without an end is waited for until somebody acts.
+"""
+
+import asyncio
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from backends.base import StoreBusy
+from daemon.core.monitoring.events import Events
+from daemon.core.outside import Outside
+from daemon.web.backoff import Backoff
+from schemas.retention import Period
+
+PATIENCE_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+"""How long readers and the writing may wait behind it, by how often it was tried."""
+AGAIN_FIRST_S, AGAIN_MOST_S = 0.5, 10.0
+TRIES = 60
+"""So often it is tried before it is looked again what has to be done."""
+SPREAD = 0.1
+"""Several daemons at one database do not look at the same moment."""
+
+TOUCHED_FIRST_NS, TOUCHED_MOST_NS = 600_000_000_000, 86_400_000_000_000
+"""A period that readings came for while it was dealt with is left alone for so long, twice as long each time."""
+
+A = TypeVar("A")
+
+
+async def patiently(act: Callable[[float], Awaitable[A]], always: str) -> A:
+    """Act, and again after a pause while others are in the way; act gets how long they may wait behind it, in s.
+
+    always: what to say where they always are.
+
+    Raises:
+        StoreBusy: they always are.
+    """
+    pauses = Backoff(AGAIN_FIRST_S, AGAIN_MOST_S)
+    for attempt in range(TRIES):
+        try:
+            return await act(PATIENCE_S[min(attempt, len(PATIENCE_S) - 1)])
+        except StoreBusy:
+            await pauses.pause()
+    raise StoreBusy(always)
+
+
+class LeftAlone:
+    """Periods that readings came for while they were dealt with: each is left alone, twice as long each time."""
+
+    def __init__(self) -> None:
+        self._until: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def add(self, period: Period, now_ns: int) -> None:
+        """Leave a period alone from now on."""
+        _, times = self._until.get((period.group, period.name), (0, 0))
+        pause_ns = min(TOUCHED_FIRST_NS * 2**times, TOUCHED_MOST_NS)
+        self._until[period.group, period.name] = now_ns + pause_ns, times + 1
+
+    def forget(self, period: Period) -> None:
+        """It was dealt with."""
+        self._until.pop((period.group, period.name), None)
+
+    def names(self, group: str, now_ns: int) -> list[str]:
+        """Names of a group's periods that are left alone now."""
+        return [name for (of, name), (until_ns, _) in self._until.items() if of == group and now_ns < until_ns]
+
+
+class Looking(ABC):
+    """Looks now and then, and says once why nothing can be done.
+
+    cannot: what cannot be done then, in words that a reason follows.
+    """
+
+    def __init__(self, outside: Outside, events: Events, cannot: str) -> None:
+        self._outside = outside
+        self._events = events
+        self._cannot = cannot
+        self._problem: str | None = None
+        self._checked_ns: int | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    @abstractmethod
+    def every_s(self) -> float:
+        """How long it is from one look to the next, in s."""
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            self._changed.clear()
+            await self.look()
+            every_s = self.every_s if self._problem is None else min(self.every_s, AGAIN_MOST_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(every_s * random.uniform(1 - SPREAD, 1 + SPREAD)):  # noqa: S311 - no secret
+                    await self._changed.wait()
+
+    def look_now(self) -> None:
+        """Do not wait for the next look: what has to be done is something else now."""
+        self._changed.set()
+
+    async def look(self) -> None:
+        """Look what has to be done now, and do it."""
+        self._note_problem(await self._look())
+        self._checked_ns = self._outside.clock.now().utc_ns
+
+    @abstractmethod
+    async def _look(self) -> str | None:
+        """Do all that has to be done now; return why it could not be done, in one line."""
+
+    def _note_problem(self, problem: str | None) -> None:
+        if problem is not None and problem != self._problem:
+            self._events.warning(f"{self._cannot}: {problem}")
+        self._problem = problem

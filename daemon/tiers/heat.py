@@ -1,0 +1,138 @@
+"""Heat: how many seconds a day the readers of a period wait longer where it lies on a slow disk than on a fast one.
+
+It is made of what the server counts of each table. It is kept by the name of a period, since a move gives its table
+another identity, and a crash takes the counts away; and it decays, so that what is read now counts more than what was.
+
+What readers do not read does not count: VACUUM and ANALYZE ask for pages, but for no rows, and the mover's copy reads
+rows, but begins no scan. The pages that VACUUM asks for are left aside where the server says that it has looked after
+the table. What is counted of a new table when it is first seen is how it was made. Decision 0094 has the measurements.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp2, log
+
+from backends.base import Partition, ReadCounters
+from daemon.core.outside.clock import Instant
+
+Label = tuple[str, str]
+"""A group and the name of its partition."""
+
+RANDOM_S, SCANNED_S = 0.014, 0.0048 / 128
+"""What a page (8 KiB) on the slow disk costs a reader more than on the fast one, in seconds: one from anywhere, and
+one after the other. Measured between a disk of 71 random reads a second and 90 MB/s (which is that of Gaido et al.,
+68/s), and a fast one: 14 ms, and 4.8 ms a MiB."""
+CACHED = 0.1
+"""What a page counts that the server had in its memory: no disk is waited for now, but it may be after a restart."""
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reads:
+    """What was read of a period, in pages: in their order, and from anywhere; missed: the part that was not cached."""
+
+    scanned: float = 0.0
+    random: float = 0.0
+    missed: float = 1.0
+
+    @property
+    def gain_s(self) -> float:
+        """The seconds that a fast place had saved."""
+        return (self.missed + CACHED * (1 - self.missed)) * (self.scanned * SCANNED_S + self.random * RANDOM_S)
+
+
+NO_READS = Reads()
+
+
+def reads_between(before: ReadCounters, now: ReadCounters) -> Reads:
+    """What readers have read of a table since its counters were `before`.
+
+    Counters that have fallen were reset: nobody knows what was read before.
+    """
+    grown = ReadCounters(*(value - was for was, value in zip(before, now, strict=True)))
+    if min(grown.scans, grown.scanned_rows, grown.lookups, grown.fetched_rows, grown.pages_asked) < 0 or not now.pages:
+        return NO_READS
+    a_page = max(1.0, now.rows / now.pages)
+    # The mover's copy counts rows, and no scan; a parallel scan counts as several.
+    scanned = min(grown.scanned_rows, grown.scans * now.rows) / a_page
+    fetched = float(grown.fetched_rows)
+    least = fetched / a_page
+    if grown.maintained:
+        # Whoever looked after the table asked for pages, too: each look into an index finds one at least.
+        asked, missed = least + grown.lookups, 0.0
+    else:
+        asked = grown.pages_asked - scanned
+        missed = grown.pages_missed / grown.pages_asked if grown.pages_asked else 0.0
+    asked = min(max(asked, least), fetched)
+    # Rows of an index that come page by page are a scan of these pages.
+    dense = (fetched - asked) / (a_page - 1) if a_page > 1 else 0.0
+    return Reads(scanned=scanned + dense, random=asked - dense, missed=min(1.0, max(0.0, missed)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodHeat:
+    """The heat of a period.
+
+    s_a_day: seconds a day. wanted_s: for how long it has been so hot that it should lie in an earlier tier, in s.
+    counted: its counters as last seen.
+    """
+
+    s_a_day: float = 0.0
+    wanted_s: float = 0.0
+    counted: tuple[ReadCounters, ...] = ()
+
+
+class Heat:
+    """The heat of all periods.
+
+    Where a server counts, `look` gets its counters. Where it does not, whoever asks for readings can tell `add` what it
+    has read.
+    """
+
+    def __init__(self, half_life_s: float, found: Mapping[Label, PeriodHeat] | None = None, age_s: float = 0.0) -> None:
+        """Begin with what was found before, so long ago."""
+        self.half_life_s = half_life_s
+        self._found = dict(found or {})
+        self._looked: Instant | None = None
+        self._wanted: Collection[Label] = ()
+        self._decay(age_s)
+
+    def look(self, partitions: Mapping[str, Sequence[Partition]], at: Instant) -> None:
+        """Take over what was read since the last look; what is there no more is forgotten."""
+        passed_s = 0.0 if self._looked is None else max(0.0, (at.monotonic_ns - self._looked.monotonic_ns) / 1e9)
+        self._looked = at
+        self._decay(passed_s)
+        there = {(group, each.name): each for group, of in partitions.items() for each in of}
+        self._found = {label: self._seen(label, each, passed_s) for label, each in there.items()}
+
+    def add(self, label: Label, reads: Reads) -> None:
+        """Add what was read of a period."""
+        before = self._found.get(label, PeriodHeat())
+        gain = reads.gain_s * log(2) * DAY_S / self.half_life_s
+        self._found[label] = replace(before, s_a_day=before.s_a_day + gain)
+
+    def want(self, labels: Collection[Label]) -> None:
+        """Note which periods should lie in an earlier tier, from now until the next look."""
+        self._wanted = labels
+
+    def of(self, label: Label) -> float | None:
+        """How hot a period is, in s a day; None where nobody knows."""
+        found = self._found.get(label)
+        return None if found is None or not (found.counted or found.s_a_day) else found.s_a_day
+
+    def all(self) -> Mapping[Label, PeriodHeat]:
+        """The heat of all of them."""
+        return self._found
+
+    def _seen(self, label: Label, partition: Partition, passed_s: float) -> PeriodHeat:
+        was = {each.counted_by: each for each in self._found.get(label, PeriodHeat()).counted}
+        for each in partition.counted:
+            if each.counted_by in was:
+                self.add(label, reads_between(was[each.counted_by], each))
+        after = self._found.get(label, PeriodHeat())
+        wanted_s = after.wanted_s + passed_s if label in self._wanted else 0.0
+        return replace(after, wanted_s=wanted_s, counted=partition.counted)
+
+    def _decay(self, passed_s: float) -> None:
+        left = exp2(-max(0.0, passed_s) / self.half_life_s)
+        self._found = {label: replace(each, s_a_day=each.s_a_day * left) for label, each in self._found.items()}

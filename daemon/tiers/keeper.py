@@ -1,0 +1,291 @@
+"""Looks now and then whether a partition has to lie in another tier, and moves it; never two at a time."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from backends.base import Pace, Partition, PeriodTouched, Store, StoreBusy, StoreError, StoreUnavailable, Tiered
+from daemon.core.monitoring.events import Events
+from daemon.core.outcome import reason_of
+from daemon.core.outside import Outside
+from daemon.pipeline.pipeline import Pipeline
+from daemon.retention.limits import lying_of, newest_of, states_of, waiting_of
+from daemon.retention.looking import PATIENCE_S, LeftAlone, Looking, patiently
+from daemon.retention.planner import GIB
+from daemon.tiers.heat import Heat
+from daemon.tiers.limits import aging, half_life_s, planned, tiers_of
+from daemon.tiers.pace import Allowance, Paced
+from daemon.tiers.planner import Plan, PlannedMove, Short, sizes_of, tier_of
+from daemon.tiers.remembered import HeatFile, heat_of, memory_of
+from schemas.api.tiers import MovingPeriod, NextMove, TiersStatus, TierStatus
+from schemas.config import Config
+
+EVERY_S = 60.0
+NAMED = 3
+KEPT_EVERY_NS = 600_000_000_000
+"""So often heat is written to the disk."""
+
+
+class TierKeeper(Looking):
+    """Moves what the tiers of a configuration ask for.
+
+    state_dir: where heat is kept. pipelines: by group, filled when the store is open. busy: names of a group's periods
+    that something else is done with.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        config: Config,
+        state_dir: Path,
+        outside: Outside,
+        events: Events,
+        *,
+        pipelines: Mapping[str, Pipeline],
+        busy: Callable[[str], Collection[str]] = lambda _: (),
+    ) -> None:
+        super().__init__(outside, events, "tiers cannot move all that their limits ask for")
+        self._file = HeatFile(state_dir, outside, events)
+        self._heat: Heat | None = None
+        self._kept_ns, self._looked_ns = 0, 0
+        self._store = store
+        self._config = config
+        self._pipelines = pipelines
+        self._busy = busy
+        self._allowance = Allowance(config.readers.governor, pipelines)
+        self._plan = Plan()
+        self._sizes: Sequence[int] = ()
+        self._lie: Sequence[Sequence[float]] = ()
+        """The heat of each partition with readings, by tier."""
+        self._touched = LeftAlone()
+        self._refused: dict[tuple[str, str], str] = {}
+        self._is_clear = False  # of moves that nobody wants any more
+        self._moving: tuple[PlannedMove, Paced] | None = None
+        self._moved, self._thrown_away, self._failed = 0, 0, 0
+
+    @property
+    def every_s(self) -> float:
+        """How long it is from one look to the next."""
+        return EVERY_S
+
+    def change(self, config: Config) -> None:
+        """Move by this configuration from now on; where its tiers are others, it is looked at once."""
+        if (config.tiers, config.tiering) != (self._config.tiers, self._config.tiering):
+            self._is_clear = False
+            self.look_now()
+        self._config = config
+        self._allowance.change(config.readers.governor)
+
+    async def _look(self) -> str | None:
+        """Go on with what was begun, clear up what is not wanted any more, and move all that has to be moved now."""
+        if not isinstance(self._store, Tiered) or not (self._config.tiers or not self._is_clear):
+            return None
+        self._refused = {}
+        try:
+            await self._plan_again()
+            await self._clear_up(self._store)
+            for _ in range(len(self._plan.moves)):
+                if not self._plan.moves:
+                    break
+                await self._try_to_move(self._store, await self._first(self._store))
+                await self._plan_again()
+        except StoreError as error:
+            return str(error)
+        except OSError as error:
+            return f"dead letters cannot be read: {reason_of(error)}"
+        return "; ".join(dict.fromkeys(self._refused.values())) or None
+
+    async def _plan_again(self) -> None:
+        tiers = tiers_of(self._config)
+        if not tiers:
+            self._plan = Plan()
+            return
+        partitions, dropped = await self._store.partitions(), await self._store.dropped()
+        heat = await self._look_at_heat(partitions)
+        newest = await newest_of(self._store, aging(self._config))
+        waited_for = {name: self._left_alone(name) for name in partitions}
+        for name, pipeline in self._pipelines.items():
+            of = partitions.get(name, ())
+            waited_for.setdefault(name, {}).update(await lying_of(pipeline, of) | waiting_of(pipeline, of))
+        now_ns = self._now_ns()
+        self._plan = planned(self._config, partitions, dropped, waited_for, newest=newest, now_ns=now_ns, heat=heat)
+        heat.want(self._plan.wanted)
+        self._sizes = sizes_of(tiers, states_of(self._config, partitions, dropped, waited_for, newest=newest))
+        lie = [
+            (tier_of(each.place, tiers), heat.of((group, each.name)) or 0.0)
+            for group, of in partitions.items()
+            for each in of
+            if each.readings_bytes is not None and each.rows
+        ]
+        self._lie = [[s_a_day for tier, s_a_day in lie if tier == number] for number in range(len(tiers))]
+
+    async def _look_at_heat(self, partitions: Mapping[str, Sequence[Partition]]) -> Heat:
+        """Count what was read since the last time, and write it to the disk now and then."""
+        now = self._outside.clock.now()
+        if self._heat is None:
+            self._heat = heat_of(await self._file.load(), half_life_s(self._config), now.utc_ns)
+        self._heat.half_life_s = half_life_s(self._config)
+        self._heat.look(partitions, now)
+        self._looked_ns = now.monotonic_ns
+        if not self._kept_ns or now.monotonic_ns - self._kept_ns >= KEPT_EVERY_NS:
+            await self._keep_heat()
+        return self._heat
+
+    async def _keep_heat(self) -> None:
+        now = self._outside.clock.now()
+        self._kept_ns = now.monotonic_ns
+        if self._heat is not None:
+            await self._file.save(memory_of(self._heat, now.utc_ns))
+
+    def _left_alone(self, group: str) -> dict[str, str]:
+        touched = dict.fromkeys(
+            self._touched.names(group, self._now_ns()), "readings came for it while it was copied"
+        ) | dict.fromkeys(self._busy(group), "it is being reduced")
+        return touched | {name: why for (of, name), why in self._refused.items() if of == group}
+
+    async def _clear_up(self, store: Tiered) -> None:
+        """Remove what is left of moves that nobody wants any more."""
+        wanted = {(each.period.group, each.period.name, each.target.place) for each in self._plan.moves}
+        for move in await store.moves():
+            if (move.group, move.name, move.place) not in wanted:
+                # Where somebody moves it by hand, or reads it, it is looked again.
+                with suppress(StoreBusy):
+                    await store.give_up_move(move, patience_s=PATIENCE_S[0])
+        self._is_clear = not await store.moves()
+
+    async def _first(self, store: Tiered) -> PlannedMove:
+        """What was begun goes on first."""
+        begun = {(move.group, move.name) for move in await store.moves()}
+        moves = self._plan.moves
+        return next((each for each in moves if (each.period.group, each.period.name) in begun), moves[0])
+
+    async def _try_to_move(self, store: Tiered, move: PlannedMove) -> None:
+        """Move a period; one that the database refuses holds up no other."""
+        try:
+            await self._move(store, move)
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            self._failed += 1
+            self._refused[move.period.group, move.period.name] = str(error)
+
+    async def _move(self, store: Tiered, move: PlannedMove) -> None:
+        period, target = move.period, move.target
+        rate = next(tier.mib_per_s for tier in self._config.tiers if tier.name == target.name)
+        paced = Paced(move.nbytes, rate, self._allowance.share)
+        self._moving = move, paced
+        try:
+            await moved_patiently(store, move, self._counting(paced))
+        except PeriodTouched as error:
+            self._thrown_away += 1
+            self._touched.add(period, self._now_ns())
+            self._events.info(f"{error}; it stays in {move.source}, and is tried again later")
+        else:
+            self._moved += 1
+            self._touched.forget(period)
+            self._events.info(
+                f"{period.name} of group {period.group} was moved from {move.source} to {target.name},"
+                f" {move.nbytes / GIB:,.3g} GiB: {move.reason}"
+            )
+        finally:
+            self._moving = None
+
+    def _counting(self, paced: Paced) -> Pace:
+        """A pace of a move that looks at heat meanwhile: the table goes with its counters at the end."""
+
+        async def pace(done: float) -> None:
+            is_last = done == 1.0
+            if is_last or self._outside.clock.now().monotonic_ns - self._looked_ns >= EVERY_S * 1e9:
+                with suppress(StoreError):
+                    await self._look_at_heat(await self._store.partitions())
+            if is_last:
+                await self._keep_heat()
+            await paced(done)
+
+        return pace
+
+    def _now_ns(self) -> int:
+        return self._outside.clock.now().utc_ns
+
+    # --- what others ask ----------------------------------------------------------------------------------------
+
+    def tier_named(self, place: str | None) -> str | None:
+        """The name of the tier that a place is; None where it is none."""
+        tiers = tiers_of(self._config)
+        number = tier_of(place, tiers)
+        return None if number is None else tiers[number].name
+
+    def heat_of(self, group: str, name: str) -> float | None:
+        """How hot a partition is, in seconds a day; None where nobody knows."""
+        return None if self._heat is None else self._heat.of((group, name))
+
+    def status(self) -> TiersStatus | None:
+        """How it is; None without tiers."""
+        tiers = tiers_of(self._config)
+        if not tiers:
+            return None
+        following = self._plan.next
+        known = len(self._sizes) == len(tiers)
+        return TiersStatus(
+            tiers=[
+                TierStatus(
+                    name=tier.name,
+                    place=tier.place,
+                    size_bytes=self._sizes[number] if known else 0,
+                    partitions=len(self._lie[number]) if known else 0,
+                    max_bytes=tier.max_bytes,
+                    heat_s_a_day=sum(self._lie[number]) if known else 0.0,
+                )
+                for number, tier in enumerate(tiers)
+            ],
+            policy=self._config.tiering.policy,
+            moved=self._moved,
+            thrown_away=self._thrown_away,
+            failed=self._failed,
+            moving=None if self._moving is None else _moving(*self._moving),
+            waiting=max(0, len(self._plan.moves) - (self._moving is not None)),
+            next=None
+            if following is None
+            else NextMove(
+                group=following.period.group,
+                name=following.period.name,
+                tier=following.tier,
+                at_ns=following.at_ns,
+            ),
+            held=[f"{held.period.name} of {held.period.group}: {held.reason}" for held in self._plan.held[:NAMED]],
+            short=[words_of(short) for short in self._plan.short],
+            problem=self._problem,
+            checked_ns=self._checked_ns,
+        )
+
+
+async def moved_patiently(store: Tiered, move: PlannedMove, pace: Pace) -> None:
+    """Move a period.
+
+    Raises:
+        PeriodTouched: readings came for it meanwhile.
+        StoreError: it cannot be moved.
+    """
+    period, place = move.period, move.target.place
+
+    def once(patience_s: float) -> Awaitable[None]:
+        return store.move(period, place, pace=pace, patience_s=patience_s)
+
+    await patiently(once, f"{period.name} of group {period.group} cannot be moved: its table is always in use")
+
+
+def _moving(move: PlannedMove, paced: Paced) -> MovingPeriod:
+    return MovingPeriod(
+        group=move.period.group,
+        name=move.period.name,
+        source=move.source,
+        target=move.target.name,
+        size_bytes=move.nbytes,
+        done=paced.done,
+        left_s=paced.left_s(),
+    )
+
+
+def words_of(short: Short) -> str:
+    """What a tier is short of, in one line."""
+    return f"tier {short.tier} takes {short.nbytes / GIB:,.3g} GiB more than it may"

@@ -1,0 +1,141 @@
+"""`triggerlog decimation`: says what would be reduced and why, and lists what was."""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from backends.base import Decimating, Store
+from daemon.core.configuration import LoadedConfig, load_config
+from daemon.core.moments import rfc3339
+from daemon.core.outcome import examples
+from daemon.decimation.limits import aging, asked_of, planned
+from daemon.decimation.planner import Plan
+from daemon.retention.limits import newest_of
+from daemon.retention.planner import GIB
+from daemon.tools.in_store import asked
+from daemon.tools.options import AsJson, File, groups_of
+from schemas.decimation import Decimated
+
+app = typer.Typer(
+    name="decimation",
+    help="Old readings that are reduced: what would be and why, and what was.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.command(
+    "plan", epilog=examples("triggerlog decimation plan beam.toml", "triggerlog decimation plan beam.toml --json")
+)
+def plan(file: File, as_json: AsJson = False) -> None:
+    """Say what the daemon would reduce now and why, and what age reduces next; nothing is changed.
+
+    What something waits for in a running daemon is not known here, nor which periods late readings came for.
+    """
+    loaded = load_config(file)
+    made = asyncio.run(asked(loaded, lambda store: _planned(loaded, store)))
+    if as_json:
+        typer.echo(json.dumps(_as_json(made), indent=2))
+        return
+    if not asked_of(loaded.config):
+        typer.echo("Nothing is ever reduced: [decimation] sets no age.")
+        return
+    for each in made.reductions:
+        span = f"{rfc3339(each.period.start_ns)} to {rfc3339(each.period.end_ns)}"
+        typer.echo(f"{each.period.group} {each.period.name} ({span}), {each.nbytes / GIB:,.3g} GiB: {each.reason}")
+    if not made.reductions:
+        typer.echo("There is nothing to reduce now.")
+    if made.next is not None:
+        following = made.next
+        when = f"once there are readings of {rfc3339(following.at_ns)}"
+        typer.echo(f"Next by age: {following.period.group} {following.period.name}, {when}.")
+
+
+@app.command(
+    "list", epilog=examples("triggerlog decimation list beam.toml", "triggerlog decimation list beam.toml --json")
+)
+def list_(
+    file: File,
+    group: Annotated[str | None, typer.Option(help="Only this group.", show_default="all")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what was reduced: which period, to what, how much, and when."""
+    loaded = load_config(file)
+    groups_of(loaded, group)  # refuses a name that is none
+    account = asyncio.run(asked(loaded, _account))
+    every = [each for name, of in account.items() if group in (None, name) for each in of]
+    wanted = sorted(every, key=lambda each: each.begun_ns)
+    if as_json:
+        typer.echo(json.dumps([_row(each) for each in wanted], indent=2))
+        return
+    for each in wanted:
+        typer.echo(_line(each))
+    if not wanted:
+        typer.echo("Nothing was reduced.")
+
+
+async def _account(store: Store) -> Mapping[str, tuple[Decimated, ...]]:
+    return await store.decimated() if isinstance(store, Decimating) else {}
+
+
+async def _planned(loaded: LoadedConfig, store: Store) -> Plan:
+    config = loaded.config
+    return planned(
+        config,
+        await store.partitions(),
+        await store.dropped(),
+        await _account(store),
+        {},
+        late={},
+        newest=await newest_of(store, aging(config)),
+        now_ns=time.time_ns(),
+    )
+
+
+def _line(each: Decimated) -> str:
+    period = each.period
+    ended = "is being reduced" if each.ended_ns is None else f"reduced {rfc3339(each.ended_ns)}"
+    return (
+        f"{period.group} {period.name} ({rfc3339(period.start_ns)} to {rfc3339(period.end_ns)}): {ended} to"
+        f" {each.how.words}; {each.triggers:,} triggers, {each.readings:,} readings, {each.size_bytes / GIB:,.3g} GiB"
+        " before"
+    )
+
+
+def _row(each: Decimated) -> Mapping[str, object]:
+    return {
+        "group": each.period.group,
+        "name": each.period.name,
+        "start_ns": each.period.start_ns,
+        "end_ns": each.period.end_ns,
+        "how": str(each.how),
+        "begun_ns": each.begun_ns,
+        "ended_ns": each.ended_ns,
+        "triggers": each.triggers,
+        "readings": each.readings,
+        "bytes_before": each.size_bytes,
+    }
+
+
+def _as_json(made: Plan) -> Mapping[str, object]:
+    return {
+        "reductions": [
+            {
+                "group": each.period.group,
+                "name": each.period.name,
+                "start_ns": each.period.start_ns,
+                "end_ns": each.period.end_ns,
+                "how": str(each.how),
+                "reason": each.reason,
+                "bytes": each.nbytes,
+            }
+            for each in made.reductions
+        ],
+        "next": None
+        if made.next is None
+        else {"group": made.next.period.group, "name": made.next.period.name, "at_ns": made.next.at_ns},
+    }

@@ -1,0 +1,222 @@
+"""`triggerlog tiers`: says what would be moved and why, lists what lies where, and moves one partition by hand."""
+
+import asyncio
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from backends.base import Partition, PeriodTouched, Store, Tiered
+from daemon.core.configuration import LoadedConfig, load_config
+from daemon.core.moments import rfc3339
+from daemon.core.monitoring.events import Events
+from daemon.core.outcome import CommandFailed, examples
+from daemon.core.outside import Outside
+from daemon.retention.limits import newest_of, states_of
+from daemon.retention.planner import GIB, kept_of, period_of
+from daemon.tiers.heat import Heat
+from daemon.tiers.keeper import moved_patiently, words_of
+from daemon.tiers.limits import aging, half_life_s, planned, tiers_of
+from daemon.tiers.pace import Paced
+from daemon.tiers.planner import Plan, PlannedMove, Tier, tier_of
+from daemon.tiers.remembered import HeatFile, heat_of
+from daemon.tools.in_store import asked
+from daemon.tools.options import AsJson, File
+from schemas.checking.problems import Problem, wrong
+from schemas.config.retention import NEWEST
+
+app = typer.Typer(
+    name="tiers",
+    help="Tiers: what would be moved and why, what lies where, and a move by hand.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+ELSEWHERE = "(no tier)"
+
+
+@app.command("plan", epilog=examples("triggerlog tiers plan beam.toml", "triggerlog tiers plan beam.toml --json"))
+def plan(file: File, as_json: AsJson = False) -> None:
+    """Say what the daemon would move now and why, and what time moves next; nothing is changed.
+
+    What something waits for in a running daemon is not known here: it stays longer. What is read is known where the
+    state folder is.
+    """
+    loaded = _with_tiers(file)
+    made, heat = asyncio.run(asked(loaded, lambda store: _planned(loaded, store)))
+    if as_json:
+        typer.echo(json.dumps(_as_json(made, heat), indent=2))
+        return
+    for move in made.moves:
+        where = f"{move.period.group} {move.period.name} from {move.source} to {move.target.name}"
+        hot = _hot(heat.of((move.period.group, move.period.name)))
+        typer.echo(f"{where}, {move.nbytes / GIB:,.3g} GiB, {hot}: {move.reason}")
+    if not made.moves:
+        typer.echo("There is nothing to move now.")
+    for short in made.short:
+        typer.echo(f"Not met with all that may move: {words_of(short)}.")
+    if made.next is not None:
+        following = made.next
+        what = f"{following.period.group} {following.period.name} to {following.tier}"
+        typer.echo(f"Next: {what}, at {rfc3339(following.at_ns)}.")
+
+
+@app.command("list", epilog=examples("triggerlog tiers list beam.toml", "triggerlog tiers list beam.toml --json"))
+def list_(file: File, as_json: AsJson = False) -> None:
+    """List the partitions of every group, the oldest first: what time they hold, their size, tier and heat."""
+    loaded = _with_tiers(file)
+    tiers = tiers_of(loaded.config)
+    found, heat = asyncio.run(asked(loaded, lambda store: _seen(loaded, store)))
+    rows = [(group, each) for group, of in found.items() for each in of if each.readings_bytes is not None]
+    if as_json:
+        typer.echo(json.dumps([_row(group, each, tiers, heat) for group, each in rows], indent=2))
+        return
+    for group, each in rows:
+        size = f"{each.size_bytes / GIB:,.3g} GiB"
+        what = f"{_named(each.place, tiers)}, {size}, about {each.rows:,} rows, {_hot(heat.of((group, each.name)))}"
+        typer.echo(f"{group} {each.name}: {what}")
+
+
+@app.command("move", epilog=examples("triggerlog tiers move beam.toml bpm 20260101 slow"))
+def move(
+    file: File,
+    group: Annotated[str, typer.Argument(help="The group.", show_default=False)],
+    partition: Annotated[str, typer.Argument(help="The partition, as `list` names it.", show_default=False)],
+    tier: Annotated[str, typer.Argument(help="The tier to move it to.", show_default=False)],
+) -> None:
+    """Move one partition to a tier, also while the daemon runs.
+
+    A partition that is moved back to an earlier tier stays there until a limit of that tier asks for it.
+    """
+    loaded = _with_tiers(file)
+    said = asyncio.run(asked(loaded, lambda store: _moved(loaded, store, group, partition, tier)))
+    typer.echo(said)
+
+
+async def _moved(loaded: LoadedConfig, store: Store, group: str, partition: str, tier: str) -> str:
+    tiers = tiers_of(loaded.config)
+    number = next((number for number, each in enumerate(tiers) if each.name == tier), None)
+    if number is None:
+        raise CommandFailed(f"TIER: there is no tier {tier!r}, but {', '.join(each.name for each in tiers)}")
+    found = await store.partitions()
+    one = _partition(found, group, partition)
+    state = next(each for each in states_of(loaded.config, found, {}, {}, newest={}) if each.name == group)
+    if not one.may_move:
+        why = "it takes what fits no other partition, or an older triggerlog has made it"
+        raise CommandFailed(f"PARTITION: {partition} of {group} stays where it is: {why}")
+    if one in kept_of(state, time.time_ns()):
+        raise CommandFailed(f"PARTITION: {partition} is one of the {NEWEST} newest of {group}, which never move")
+    if one.place == tiers[number].place:
+        return f"{partition} of {group} lies in {tier} already."
+    assert isinstance(store, Tiered)
+    planned_move = PlannedMove(
+        period=period_of(state, one),
+        source=_named(one.place, tiers),
+        target=tiers[number],
+        reason="by hand",
+        nbytes=one.readings_bytes or 0,
+    )
+    began_s = time.monotonic()
+    try:
+        await moved_patiently(store, planned_move, Paced(planned_move.nbytes, loaded.config.tiers[number].mib_per_s))
+    except PeriodTouched as error:
+        raise CommandFailed(f"{error}; it stays where it is, try it again") from None
+    size = f"{planned_move.nbytes / GIB:,.3g} GiB in {time.monotonic() - began_s:,.1f} s"
+    return f"{partition} of {group} was moved from {planned_move.source} to {tier}: {size}."
+
+
+def _partition(found: Mapping[str, Sequence[Partition]], group: str, partition: str) -> Partition:
+    if group not in found:
+        raise CommandFailed(f"GROUP: there is no group {group!r} with partitions, but {', '.join(found)}")
+    for each in found[group]:
+        if each.name == partition and each.readings_bytes is not None:
+            return each
+    raise CommandFailed(f"PARTITION: {group} has no partition {partition!r} with readings; `list` names them")
+
+
+def _with_tiers(file: File) -> LoadedConfig:
+    loaded = load_config(file)
+    if not loaded.config.tiers:
+        raise CommandFailed(f"tiers: {loaded.path} has none; add `[[tiers]]` for each place that readings may lie in")
+    return loaded
+
+
+async def _planned(loaded: LoadedConfig, store: Store) -> tuple[Plan, Heat]:
+    newest = await newest_of(store, aging(loaded.config))
+    found, heat = await _seen(loaded, store)
+    now_ns = time.time_ns()
+    return planned(loaded.config, found, await store.dropped(), {}, newest=newest, now_ns=now_ns, heat=heat), heat
+
+
+async def _seen(loaded: LoadedConfig, store: Store) -> tuple[Mapping[str, Sequence[Partition]], Heat]:
+    """The partitions, and their heat as the daemon has kept it, with what was read since."""
+    outside = Outside.real()
+    now = outside.clock.now()
+    kept = await HeatFile(loaded.state_dir, outside, Events()).load()
+    heat = heat_of(kept, half_life_s(loaded.config), now.utc_ns)
+    found = await store.partitions()
+    heat.look(found, now)
+    return found, heat
+
+
+async def look_at_tiers(loaded: LoadedConfig) -> tuple[Problem, ...]:
+    """Ask a database that is written to whether the tiers have room for what always stays in them."""
+    if not loaded.config.tiers or loaded.config.database.dsn is None:
+        return ()
+    made, _ = await asked(loaded, lambda store: _planned(loaded, store))
+    number = {tier.name: i for i, tier in enumerate(loaded.config.tiers)}
+    fix = f"raise it, or set a shorter `database.partition`: the {NEWEST} newest of a group never move"
+    return tuple(wrong(words_of(each), fix, f"tiers[{number[each.tier]}].max_gib") for each in made.short)
+
+
+def _named(place: str | None, tiers: Sequence[Tier]) -> str:
+    number = tier_of(place, tiers)
+    return ELSEWHERE if number is None else tiers[number].name
+
+
+def _hot(s_a_day: float | None) -> str:
+    return "heat unknown" if s_a_day is None else f"heat {s_a_day:,.3g} s a day"
+
+
+def _row(group: str, each: Partition, tiers: Sequence[Tier], heat: Heat) -> Mapping[str, object]:
+    number = tier_of(each.place, tiers)
+    return {
+        "group": group,
+        "name": each.name,
+        "start_ns": each.start_ns,
+        "end_ns": each.end_ns,
+        "rows": each.rows,
+        "bytes": each.size_bytes,
+        "tier": None if number is None else tiers[number].name,
+        "heat_s_a_day": heat.of((group, each.name)),
+    }
+
+
+def _as_json(made: Plan, heat: Heat) -> Mapping[str, object]:
+    return {
+        "moves": [
+            {
+                "group": move.period.group,
+                "name": move.period.name,
+                "start_ns": move.period.start_ns,
+                "end_ns": move.period.end_ns,
+                "from": move.source,
+                "to": move.target.name,
+                "reason": move.reason,
+                "bytes": move.nbytes,
+                "heat_s_a_day": heat.of((move.period.group, move.period.name)),
+            }
+            for move in made.moves
+        ],
+        "short": [{"tier": each.tier, "bytes": each.nbytes} for each in made.short],
+        "next": None
+        if made.next is None
+        else {
+            "group": made.next.period.group,
+            "name": made.next.period.name,
+            "tier": made.next.tier,
+            "at_ns": made.next.at_ns,
+        },
+    }

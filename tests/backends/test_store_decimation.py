@@ -1,0 +1,358 @@
+"""Reducing a period, asked of every store that can."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pytest
+
+from backends.base import Decimating, StoreError, Tiered
+from backends.decimation.figures import figures_of
+from schemas.batch import JournalPosition, Layout
+from schemas.decimation import Bucket, Every, How, reduced_dtype
+from schemas.marks import Mark
+from schemas.queries import LedgerTail, Means
+from schemas.readings import Array
+from schemas.retention import Period, Rule
+from tests.backends.test_store_contract import EVER, Make, everything, layout_of, maker, opened, rng
+from tests.backends.test_store_retention import DAY_NS, Dying, Killed, noon, period_of, totals
+from tests.support.batches import answers, batch_of, group_of, readings_of, with_late
+
+__all__ = ["opened", "rng"]
+
+GROUP = group_of(size=4, dtypes=("float64", "float32", "int16"))
+TRIGGERS = 200
+EVERY_NS = 25_000_000
+BUCKET = Bucket(1_000_000_000)
+EVER_ROUND = (noon(9), noon(0))
+KINDS = ["rows", "arrays", "mysql-rows", "mysql-arrays", "mysql-statements-rows"]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def make(request: pytest.FixtureRequest, kind: str, schema: str) -> Make:
+    return maker(request, kind, schema)
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many steps, none of which ends with a bucket."""
+    monkeypatch.setattr("backends.postgresql.decimation.STEP_BYTES", 2 * 8192)
+    monkeypatch.setattr("backends.mysql.decimation.STEP_READINGS", 130)
+    monkeypatch.setattr("backends.sql.decimation.BUCKETS_AT_ONCE", 2)
+
+
+async def at_once(done: float) -> None:
+    """Wait for nothing."""
+
+
+class Filled:
+    """A store with three days of readings, a run each, of which the last trigger lacks an instrument."""
+
+    def __init__(self, store: Any, kind: str) -> None:
+        assert isinstance(store, Decimating)
+        self.store: Any = store
+        self.is_rows = layout_of(kind) is Layout.ROWS
+        self.sequence = 0
+        self.written: dict[int, Array] = {}
+
+    async def fill(self, rng: np.random.Generator) -> None:
+        for run, day in enumerate((3, 2, 1), 1):
+            readings = readings_of(GROUP, np.arange(TRIGGERS), noon(day) + np.arange(TRIGGERS) * EVERY_NS, rng)
+            readings["ch0"][5] = np.nan
+            present = np.ones(readings.shape, bool)
+            present[-1, 0] = False
+            await self.commit(readings, run=run, present=present)
+            self.written[run] = readings[present]
+
+    async def commit(self, readings: Array, **batch: Any) -> None:
+        self.sequence += 1
+        position = JournalPosition(sequence=self.sequence)
+        await self.store.commit(batch_of(GROUP, self.sequence, readings, position=position, **batch))
+
+    async def late(self, rng: np.random.Generator, run: int = 1) -> Array:
+        """The reading that was missing of a run comes."""
+        row = (await self.store.ask(LedgerTail(group=GROUP, most=1, run=run)))[0]
+        late = readings_of(GROUP, row[["trigger"]].tolist(), np.array([row["time_ns"]]), rng)[0, :1]
+        revised = np.array([with_late(row, late, np.ones(GROUP.size, bool))])
+        nothing = readings_of(GROUP, np.empty(0, np.int64), np.empty(0, np.int64), rng)
+        await self.commit(nothing, late=late, late_of=np.zeros(1, np.intp), revised=revised)
+        self.written[run] = np.concatenate([self.written[run], late])
+        return late
+
+    async def period(self, day: int = 3) -> Period:
+        return await period_of(self.store, GROUP, noon(day))
+
+    async def reduce(self, how: How = BUCKET, *, window_ns: int = 0, day: int = 3, patience_s: float = 5) -> Any:
+        return await self.store.decimate(
+            await self.period(day), how, window_ns=window_ns, at_ns=77, pace=at_once, patience_s=patience_s
+        )
+
+    async def raw(self, run: int = 1) -> Array:
+        found = await everything(self.store, GROUP)
+        return found[found["run"] == run]
+
+    async def see_whole(self) -> None:
+        """See that each reading is found raw, in figures, or in the account, and once."""
+        found = await totals(self.store, GROUP)
+        ledger = found["arrived" if self.is_rows else "triggers"]
+        assert (found["stored"] + found["dropped"]).tolist() == ledger.tolist()
+
+    async def see_figures(self, run: int, *, kept: Array | None = None) -> None:
+        """See that what is raw and what is reduced of a run are all of it. kept: what is to be raw."""
+        raw, figures = await self.raw(run), await self.store.reduced(GROUP, *EVER)
+        there = {*zip(raw["trigger"].tolist(), raw["instrument"].tolist(), strict=True)}
+        is_raw = np.array([key in there for key in self.written[run][["trigger", "instrument"]].tolist()], bool)
+        if kept is not None:
+            assert is_raw.tolist() == kept.tolist()
+        wanted = figures_of(answers(GROUP, [(run, self.written[run][~is_raw])]), GROUP, BUCKET.ns)
+        same_figures(figures, wanted)
+
+
+def same_figures(found: Array, wanted: Array) -> None:
+    assert found.dtype == reduced_dtype(GROUP)
+    for name in ("time_ns", "instrument", "readings"):
+        assert found[name].tolist() == wanted[name].tolist(), name
+    for channel in GROUP.channels:
+        for figure in found[channel.name].dtype.names or ():
+            here, there = found[channel.name][figure], wanted[channel.name][figure]
+            np.testing.assert_allclose(here, there, rtol=1e-9, err_msg=f"{channel.name} {figure}")
+
+
+@pytest.fixture
+async def filled(make: Make, opened: Callable[..., Any], rng: np.random.Generator, kind: str) -> Filled:
+    made = Filled(await opened(make(GROUP)), kind)
+    await made.fill(rng)
+    return made
+
+
+async def test_readings_become_figures_and_the_account_and_the_ledger_have_them_all(filled: Filled) -> None:
+    before = await totals(filled.store, GROUP)
+    done = await filled.reduce()
+    await filled.see_figures(1, kept=np.zeros(len(filled.written[1]), bool))
+    readings = len(filled.written[1])
+    assert (done.how, done.begun_ns, done.reduced_ns, done.ended_ns) == (BUCKET, 77, 77, 77)
+    assert done.stored == {1: readings if filled.is_rows else TRIGGERS}
+    assert (done.triggers, done.readings) == (TRIGGERS, readings)
+    assert done.size_bytes > 0
+    assert await filled.store.decimated() == {GROUP.name: (done,)}
+    assert await filled.store.dropped() == {GROUP.name: ()}
+    after = await totals(filled.store, GROUP)
+    for name in ("triggers", "expected", "arrived", "sequence"):
+        assert after[name].tolist() == before[name].tolist(), name
+    await filled.see_whole()
+    assert len(await filled.raw(2)) == len(filled.written[2])
+    assert len(await filled.store.ask(LedgerTail(group=GROUP, most=2 * TRIGGERS, run=1))) == TRIGGERS
+
+
+async def test_the_room_is_given_back(filled: Filled, rng: np.random.Generator) -> None:
+    async def readings_bytes() -> int:
+        (found,) = [each for each in (await filled.store.partitions())[GROUP.name] if each.name == name]
+        return int(found.readings_bytes or 0)
+
+    name = (await filled.period()).name
+    await filled.commit(readings_of(GROUP, np.arange(4000) + 1000, noon(3) + np.arange(4000), rng), run=1)
+    before = await readings_bytes()
+    await filled.reduce()
+    assert await readings_bytes() < before / 2
+    if isinstance(filled.store, Tiered):
+        assert await filled.store.moves() == ()
+
+
+async def test_every_so_many_th_trigger_stays_whole(filled: Filled) -> None:
+    done = await filled.reduce(Every(7))
+    raw = await filled.raw()
+    assert np.unique(raw["trigger"]).tolist() == list(range(0, TRIGGERS, 7))
+    assert done.readings == len(filled.written[1]) - len(raw)
+    assert len(await filled.store.reduced(GROUP, *EVER)) == 0
+    await filled.see_whole()
+
+
+async def test_what_lies_around_marks_stays(filled: Filled) -> None:
+    def mark(at_ns: int, until_ns: int | None = None, group: str | None = None) -> Mark:
+        return Mark(id=uuid4(), time_ns=at_ns, until_ns=until_ns, text="it trips", group=group)
+
+    begin, window = noon(3), 4 * EVERY_NS
+    withdrawn = mark(begin + 90 * EVERY_NS)
+    for each in (
+        mark(begin + 20 * EVERY_NS),
+        mark(begin + 50 * EVERY_NS, begin + 60 * EVERY_NS, GROUP.name),
+        mark(begin + 57 * EVERY_NS),
+        mark(begin + 120 * EVERY_NS, group="other"),
+        mark(begin - 10 * EVERY_NS),
+        withdrawn,
+    ):
+        await filled.store.keep_mark(each)
+    await filled.store.withdraw_mark(withdrawn.id, 5)
+    # A reading comes up to 1 us after the moment of its trigger.
+    await filled.reduce(window_ns=window + 1000)
+    triggers = np.unique((await filled.raw())["trigger"]).tolist()
+    assert triggers == [*range(16, 25), *range(46, 65)]
+    await filled.see_figures(1)
+    await filled.see_whole()
+
+
+async def test_a_late_reading_is_stored_raw_and_reduced_by_the_next_call(
+    filled: Filled, rng: np.random.Generator
+) -> None:
+    await filled.reduce()
+    await filled.store.decimated()
+    assert filled.store.late(GROUP.name) == frozenset()
+    late = await filled.late(rng)
+    raw = await filled.raw()
+    assert raw[["trigger", "instrument"]].tolist() == [(TRIGGERS - 1, 0)]
+    assert raw["ch1"].tolist() == late["ch1"].tolist()
+    await filled.see_figures(1)
+    await filled.see_whole()
+    assert filled.store.late(GROUP.name) == {(await filled.period()).name}
+    done = await filled.reduce(Bucket(5))
+    assert (done.how, done.readings) == (BUCKET, len(filled.written[1]))
+    assert filled.store.late(GROUP.name) == frozenset()
+    await filled.see_figures(1, kept=np.zeros(len(filled.written[1]), bool))
+    await filled.see_whole()
+
+
+async def test_triggers_that_come_late_for_a_reduced_period_are_reduced_too(
+    filled: Filled, rng: np.random.Generator
+) -> None:
+    await filled.reduce()
+    await filled.store.decimated()
+    readings = readings_of(GROUP, np.arange(9) + 9_000, noon(3) + np.arange(9) * EVERY_NS, rng)
+    await filled.commit(readings, run=1)
+    filled.written[1] = np.concatenate([filled.written[1], readings.ravel()])
+    assert len(await filled.raw()) == readings.size
+    await filled.see_whole()
+    assert filled.store.late(GROUP.name) == {(await filled.period()).name}
+    done = await filled.reduce()
+    assert done.readings == len(filled.written[1])
+    await filled.see_figures(1, kept=np.zeros(len(filled.written[1]), bool))
+    await filled.see_whole()
+
+
+async def test_retention_drops_figures_and_what_stayed_raw_with_the_period(
+    filled: Filled, rng: np.random.Generator
+) -> None:
+    await filled.reduce(day=2)
+    await filled.store.keep_mark(Mark(id=uuid4(), time_ns=noon(3), text="it trips"))
+    await filled.reduce(window_ns=9 * EVERY_NS)
+    left = len(await filled.raw())
+    assert 0 < left < len(filled.written[1])
+    period = await filled.period()
+    dropped = await filled.store.drop(period, Rule.SIZE, at_ns=9, patience_s=5)
+    assert dropped.readings == left
+    assert (await filled.store.dropped())[GROUP.name] == (dropped,)
+    assert [each.period.name for each in (await filled.store.decimated())[GROUP.name]] == [
+        period.name,
+        (await filled.period(2)).name,
+    ]
+    figures = await filled.store.reduced(GROUP, *EVER)
+    assert figures["time_ns"].min() >= noon(2)
+    await filled.see_whole()
+
+
+def same_means(found: Array, wanted: Array) -> None:
+    for name in ("instrument", "time_ns", "count"):
+        assert found[name].tolist() == wanted[name].tolist(), name
+    for channel in GROUP.channels:
+        np.testing.assert_allclose(found[channel.name], wanted[channel.name], rtol=1e-6, atol=1e-9)
+
+
+async def test_means_are_the_same_across_what_is_raw_and_what_was_reduced(
+    filled: Filled, rng: np.random.Generator
+) -> None:
+    second = BUCKET.ns
+    begin = noon(3) - noon(3) % second
+    questions = [
+        Means(group=GROUP, start_ns=start_ns, end_ns=end_ns, step_ns=step_ns)
+        for start_ns, end_ns in (EVER_ROUND, (begin + second, begin + 3 * second), (begin, noon(2) + DAY_NS))
+        for step_ns in (second, 3 * second, 7 * DAY_NS)
+    ]
+    before = [await filled.store.ask(query) for query in questions]
+    assert all(len(answer) for answer in before)
+    await filled.store.keep_mark(Mark(id=uuid4(), time_ns=noon(3) + second, text="it trips"))
+    await filled.reduce(window_ns=second // 3)
+    assert 0 < len(await filled.raw()) < len(filled.written[1])
+    for query, wanted in zip(questions, before, strict=True):
+        same_means(await filled.store.ask(query), wanted)
+    await filled.late(rng)
+    await filled.reduce(day=2)
+    late = await filled.store.ask(questions[0])
+    assert int(late["count"].sum()) == int(before[0]["count"].sum()) + 1
+
+
+async def test_means_of_shorter_steps_than_the_buckets_are_coarser_there(filled: Filled) -> None:
+    coarse = Means(group=GROUP, start_ns=noon(3), end_ns=noon(3) + 3 * BUCKET.ns, step_ns=BUCKET.ns)
+    before = await filled.store.ask(coarse)
+    await filled.reduce()
+    fine = replace(coarse, step_ns=BUCKET.ns // 4)
+    same_means(await filled.store.ask(fine), before)
+    elsewhere = replace(fine, start_ns=noon(2), end_ns=noon(2) + 3 * BUCKET.ns)
+    assert len(await filled.store.ask(elsewhere)) == 4 * len(before)
+
+
+async def test_a_period_that_is_not_there_is_refused(filled: Filled) -> None:
+    period = Period(group=GROUP.name, name="20010101", start_ns=0, end_ns=DAY_NS)
+    with pytest.raises(StoreError, match="no partition '20010101' with readings"):
+        await filled.store.decimate(period, BUCKET, window_ns=0, at_ns=1, pace=at_once, patience_s=1)
+    assert await filled.store.decimated() == {GROUP.name: ()}
+
+
+async def test_what_another_reduces_and_what_is_written_beside_it_is_counted_once(
+    filled: Filled, rng: np.random.Generator
+) -> None:
+    async def write() -> None:
+        for number in range(20):
+            readings = readings_of(GROUP, np.arange(2) + 5_000 + 2 * number, noon(3) + np.arange(2) * EVERY_NS, rng)
+            await filled.commit(readings, run=1)
+            filled.written[1] = np.concatenate([filled.written[1], readings.ravel()])
+
+    async def reduce() -> None:
+        with contextlib.suppress(StoreError):
+            await filled.reduce(patience_s=20)
+
+    looks = 0
+
+    async def look() -> None:
+        nonlocal looks
+        while True:
+            await filled.see_whole()
+            looks += 1
+
+    looking = asyncio.create_task(look())
+    await asyncio.gather(write(), reduce(), reduce())
+    looking.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await looking
+    assert looks
+    await filled.see_figures(1)
+    await filled.reduce()
+    await filled.see_figures(1, kept=np.zeros(len(filled.written[1]), bool))
+    await filled.see_whole()
+
+
+async def test_a_kill_before_any_statement_loses_and_doubles_nothing(filled: Filled) -> None:
+    period = await filled.period()
+    for after in range(1, 400):
+        try:
+            async with filled.store._reader() as connection:
+                dying, tables = Dying(connection, after), filled.store._tables[GROUP.name]
+                reducing = filled.store._reducing(dying, tables, patience_s=5)
+                await reducing.reduce(period, BUCKET, window_ns=0, at_ns=77, pace=at_once)
+                break
+        except Killed:
+            await filled.see_whole()
+            await filled.see_figures(1)
+    assert after > 12
+    (done,) = (await filled.store.decimated())[GROUP.name]
+    assert done.ended_ns is not None
+    assert done.readings == len(filled.written[1])
+    await filled.see_whole()
+    await filled.see_figures(1, kept=np.zeros(len(filled.written[1]), bool))

@@ -1,0 +1,209 @@
+"""Heat: what counters say of reading, how it decays, and that it is known by a period's name."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backends.base import Partition, ReadCounters
+from daemon.core.outside import Instant
+from daemon.tiers.heat import CACHED, DAY_S, NO_READS, RANDOM_S, SCANNED_S, Heat, Reads, reads_between
+from daemon.tiers.remembered import HeatMemory, heat_of, memory_of
+
+LABEL = ("bpm", "20260101")
+ROWS, PAGES = 20_000, 128
+"""Of a table of 20,000 rows on 128 pages, PostgreSQL 18 has counted what is below."""
+
+
+def counters(counted_by: int = 1, **counted: int) -> ReadCounters:
+    nothing = dict.fromkeys(ReadCounters._fields, 0)
+    return ReadCounters(**nothing | {"counted_by": counted_by, "rows": ROWS, "pages": PAGES} | counted)
+
+
+def missed(**counted: int) -> ReadCounters:
+    return counters(pages_missed=counted["pages_asked"], **counted)
+
+
+def reads(**counted: int) -> Reads:
+    return reads_between(counters(), missed(**counted))
+
+
+@pytest.mark.parametrize(
+    ("counted", "scanned", "random"),
+    [
+        ({"scans": 1, "scanned_rows": ROWS, "pages_asked": PAGES}, PAGES, 0),
+        ({"scans": 3, "scanned_rows": ROWS, "pages_asked": PAGES}, PAGES, 0),
+        ({"scans": 1, "scanned_rows": 1, "pages_asked": 2}, 1 / 156.25, 0),
+        ({"lookups": 1, "fetched_rows": 1, "pages_asked": 1}, 0, 1),
+        ({"lookups": 100, "fetched_rows": 100, "pages_asked": 100}, 0, 100),
+        ({"lookups": 1, "fetched_rows": 1001, "pages_asked": 7}, 6.4, 0.6),
+        ({"lookups": 1, "fetched_rows": 1256, "pages_asked": 8}, 8.04, 0),
+    ],
+    ids=["scan", "parallel scan", "first row of a scan", "one row", "rows from anywhere", "range", "BRIN"],
+)
+def test_scans_and_rows_from_anywhere_are_told_apart(counted: dict[str, int], scanned: float, random: float) -> None:
+    found = reads(**counted)
+    assert (found.scanned, found.random) == (pytest.approx(scanned, abs=0.02), pytest.approx(random, abs=0.02))
+    assert found.gain_s == pytest.approx(found.scanned * SCANNED_S + found.random * RANDOM_S)
+
+
+@pytest.mark.parametrize(
+    "counted",
+    [
+        {"pages_asked": 391, "maintained": 2},
+        {"pages_asked": 261},
+        {"scanned_rows": 7850, "pages_asked": 50},
+        {"pages_asked": 1000, "pages_missed": 1000},
+    ],
+    ids=["VACUUM and ANALYZE", "VACUUM, whose count is not there yet", "the mover's copy", "writing"],
+)
+def test_what_readers_do_not_read_does_not_count(counted: dict[str, int]) -> None:
+    assert reads_between(counters(), counters(**counted)).gain_s == 0
+
+
+def test_pages_that_vacuum_asks_for_do_not_make_a_range_random() -> None:
+    of_a_range = {"lookups": 1, "fetched_rows": 1001, "pages_asked": 7}
+    alone = reads(**of_a_range)
+    beside = reads(**{**of_a_range, "pages_asked": 7 + 391, "maintained": 1})
+    assert beside.random == pytest.approx(1, abs=0.01)
+    assert beside.gain_s <= alone.gain_s
+
+
+def test_pages_that_were_cached_weigh_less() -> None:
+    asked = {"lookups": 100, "fetched_rows": 100, "pages_asked": 100}
+    cached = reads_between(counters(), counters(**asked))
+    half = reads_between(counters(), counters(pages_missed=50, **asked))
+    assert cached.gain_s == pytest.approx(CACHED * reads(**asked).gain_s)
+    assert cached.gain_s < half.gain_s < reads(**asked).gain_s
+
+
+def test_counters_that_were_reset_count_nothing() -> None:
+    many = counters(scans=9, scanned_rows=9 * ROWS, pages_asked=9 * PAGES, pages_missed=9 * PAGES)
+    few = counters(scans=1, scanned_rows=ROWS, pages_asked=PAGES, pages_missed=PAGES)
+    assert reads_between(many, few) == NO_READS
+
+
+@given(
+    before=st.tuples(*[st.integers(0, 10**6)] * 7),
+    more=st.tuples(*[st.integers(-10, 10**6)] * 7),
+    rows=st.integers(0, 10**6),
+    pages=st.integers(0, 10**4),
+)
+def test_any_counters_give_reads_within_what_was_counted(
+    before: tuple[int, ...], more: tuple[int, ...], rows: int, pages: int
+) -> None:
+    was = ReadCounters(1, rows, pages, *before)
+    now = ReadCounters(1, rows, pages, *(a + b for a, b in zip(before, more, strict=True)))
+    found = reads_between(was, now)
+    grown = ReadCounters(1, rows, pages, *more)
+    assert found.scanned >= 0
+    assert found.random >= 0
+    assert 0 <= found.missed <= 1
+    assert found.random <= max(0, grown.fetched_rows) + 1e-6
+    a_page = max(1.0, rows / max(1, pages))
+    most = (max(0, grown.scanned_rows) + max(0, grown.fetched_rows)) / a_page
+    assert found.scanned <= most + 1e-6
+
+
+# --- over time ------------------------------------------------------------------------------------------------------
+
+
+def partition(*counted: ReadCounters) -> dict[str, list[Partition]]:
+    size: dict[str, Any] = {"rows": ROWS, "size_bytes": 1, "readings_bytes": 1}
+    return {LABEL[0]: [Partition(name=LABEL[1], start_ns=0, end_ns=1, counted=counted, **size)]}
+
+
+def at(seconds: float) -> Instant:
+    return Instant(int(1e18 + seconds * 1e9), int(seconds * 1e9))
+
+
+def scans(number: int, counted_by: int = 1) -> ReadCounters:
+    asked = number * PAGES
+    return counters(counted_by, scans=number, scanned_rows=number * ROWS, pages_asked=asked, pages_missed=asked)
+
+
+def test_reading_at_a_steady_rate_is_as_hot_as_what_it_costs_a_day_and_halves_when_it_ends() -> None:
+    heat = Heat(DAY_S)
+    hours = range(20 * 24)
+    for hour in hours:
+        heat.look(partition(scans(hour)), at(3600 * hour))
+    steady = heat.of(LABEL)
+    assert steady == pytest.approx(24 * PAGES * SCANNED_S, rel=0.03)
+    heat.look(partition(scans(hours[-1])), at(3600 * hours[-1] + DAY_S))
+    assert heat.of(LABEL) == pytest.approx(steady / 2)
+
+
+def test_a_move_keeps_heat_by_the_name_and_counts_what_the_new_table_serves_and_not_how_it_was_made() -> None:
+    heat = Heat(DAY_S)
+    heat.look(partition(scans(0)), at(0))
+    heat.look(partition(scans(10)), at(1))
+    before = heat.of(LABEL)
+    heat.look(partition(scans(1, counted_by=2)), at(2))
+    assert heat.of(LABEL) == pytest.approx(before, rel=1e-3)
+    heat.look(partition(scans(11, counted_by=2)), at(3))
+    assert heat.of(LABEL) == pytest.approx(2 * (before or 0), rel=1e-3)
+
+
+def test_a_crash_of_the_server_takes_counters_and_no_heat() -> None:
+    heat = Heat(DAY_S)
+    for second, number in enumerate((0, 10, 0, 10)):
+        heat.look(partition(scans(number)), at(second))
+    assert heat.of(LABEL) == pytest.approx(20 * PAGES * SCANNED_S * 0.6931, rel=1e-3)
+
+
+def test_what_was_counted_before_anybody_looked_is_of_no_known_time() -> None:
+    heat = Heat(DAY_S)
+    heat.look(partition(scans(10**6)), at(0))
+    assert heat.of(LABEL) == 0
+    assert heat.of(("bpm", "20260102")) is None
+
+
+def test_a_clock_that_is_set_makes_nothing_cold() -> None:
+    heat = Heat(DAY_S)
+    heat.look(partition(scans(0)), at(0))
+    heat.look(partition(scans(10)), at(1))
+    before = heat.of(LABEL)
+    heat.look(partition(scans(10)), Instant(at(1e9).utc_ns, at(2).monotonic_ns))
+    assert heat.of(LABEL) == pytest.approx(before, rel=1e-3)
+
+
+def test_where_a_server_does_not_count_whoever_asks_can_tell() -> None:
+    heat = Heat(DAY_S)
+    heat.look(partition(), at(0))
+    assert heat.of(LABEL) is None
+    heat.add(LABEL, Reads(random=100))
+    heat.look(partition(), at(1))
+    assert heat.of(LABEL) == pytest.approx(100 * RANDOM_S * 0.6931, rel=1e-3)
+
+
+def test_heat_is_remembered_over_a_restart_with_what_was_read_meanwhile() -> None:
+    heat = Heat(DAY_S)
+    heat.look(partition(scans(0)), at(0))
+    heat.want({LABEL})
+    heat.look(partition(scans(10)), at(60))
+    memory = HeatMemory.model_validate_json(memory_of(heat, at(60).utc_ns).model_dump_json())
+    again = heat_of(memory, DAY_S, at(60 + DAY_S).utc_ns)
+    assert again.of(LABEL) == pytest.approx((heat.of(LABEL) or 0) / 2)
+    assert again.all()[LABEL].wanted_s == 60
+    again.look(partition(scans(15)), at(0))
+    assert again.of(LABEL) == pytest.approx((5 + 5) * PAGES * SCANNED_S * 0.6931, rel=1e-3)
+
+
+def test_what_is_wanted_has_to_be_so_without_a_break() -> None:
+    heat = Heat(DAY_S)
+    heat.look(partition(scans(0)), at(0))
+    for second in (1, 2, 3):
+        heat.want({LABEL})
+        heat.look(partition(scans(0)), at(second))
+    assert heat.all()[LABEL].wanted_s == 3
+    heat.want(())
+    heat.look(partition(scans(0)), at(4))
+    assert heat.all()[LABEL].wanted_s == 0
+
+
+def test_what_is_there_no_more_is_forgotten() -> None:
+    heat = Heat(DAY_S)
+    heat.look(partition(scans(0)), at(0))
+    heat.look({LABEL[0]: []}, at(1))
+    assert heat.of(LABEL) is None
