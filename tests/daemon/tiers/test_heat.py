@@ -172,9 +172,18 @@ def test_where_a_server_does_not_count_whoever_asks_can_tell() -> None:
     heat = Heat(DAY_S)
     heat.look(partition(), at(0))
     assert heat.of(LABEL) is None
-    heat.add(LABEL, Reads(random=100))
-    heat.look(partition(), at(1))
+    heat.look(partition(), at(1), {LABEL: Reads(random=100), (LABEL[0], "never"): Reads(random=100)})
     assert heat.of(LABEL) == pytest.approx(100 * RANDOM_S * 0.6931, rel=1e-3)
+    assert heat.of((LABEL[0], "never")) is None
+    again = heat_of(memory_of(heat, at(1).utc_ns), DAY_S, at(1).utc_ns)
+    assert again.of(LABEL) == heat.of(LABEL)
+
+
+def test_where_those_who_ask_tell_what_nobody_has_read_is_cold_and_not_unknown() -> None:
+    heat = Heat(DAY_S)
+    heat.look(partition(), at(0), {})
+    assert heat.of(LABEL) == 0
+    assert heat.of((LABEL[0], "never")) is None
 
 
 def test_heat_is_remembered_over_a_restart_with_what_was_read_meanwhile() -> None:
