@@ -95,7 +95,7 @@ class Heat:
         self._found = dict(found or {})
         self._looked: Instant | None = None
         self._is_told = False
-        self._wanted: Collection[Label] = ()
+        self._wanted: Collection[Label] = {label for label, each in self._found.items() if each.wanted_s}
         self._decay(age_s)
 
     def look(

@@ -197,6 +197,7 @@ def test_heat_is_remembered_over_a_restart_with_what_was_read_meanwhile() -> Non
     assert again.all()[LABEL].wanted_s == 60
     again.look(partition(scans(15)), at(0))
     assert again.of(LABEL) == pytest.approx((5 + 5) * PAGES * SCANNED_S * 0.6931, rel=1e-3)
+    assert again.all()[LABEL].wanted_s == 60, "the look that comes first knows of no other wish"
 
 
 def test_what_is_wanted_has_to_be_so_without_a_break() -> None:
