@@ -34,8 +34,9 @@ Asked = Callable[[int], Query]
 
 
 def span(now: int, hours: int) -> dict[str, Any]:
-    """The newest hours."""
-    return {**OF, "start_ns": now + 1_000_000 - hours * HOUR_NS, "end_ns": now + 1_000_000}
+    """That of the newest triggers."""
+    end_ns = now + HOUR_NS // 2
+    return {**OF, "start_ns": end_ns - hours * HOUR_NS, "end_ns": end_ns}
 
 
 CASES: dict[str, tuple[Asked, dict[int | None, tuple[int, int]]]] = {
