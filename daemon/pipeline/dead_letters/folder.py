@@ -280,10 +280,14 @@ class DeadLetters:
         Raises:
             OSError: the disk failed.
         """
-        pending = list(self.to_retry)
-        self._times = {each.serial: self._times[each.serial] for each in pending if each.serial in self._times}
-        for letter, block in await self.read_all([each for each in pending if each.serial not in self._times]):
-            self._times[letter.serial] = np.concatenate(times_in(block))
+        while unread := [each for each in self.to_retry if each.serial not in self._times]:
+            for start in range(0, len(unread), MOVED_TOGETHER):
+                # Not all at once: they may be more than memory has room for. What is moved meanwhile is read where it
+                # is then.
+                some = [each for each in unread[start : start + MOVED_TOGETHER] if each.serial in self._pending]
+                for letter, block in await self.read_all(some):
+                    self._times[letter.serial] = np.concatenate(times_in(block))
+        self._times = {each.serial: self._times[each.serial] for each in self.to_retry}
         return np.concatenate([np.empty(0, np.int64), *self._times.values()])
 
     async def read_all(self, letters: Sequence[Letter]) -> list[tuple[Letter, ClosedBlock]]:
@@ -294,7 +298,7 @@ class DeadLetters:
         """
         found = await self._workers.call(lambda: [self._read_whole(letter) for letter in letters])
         for letter, block in zip(letters, found, strict=True):
-            if block is None:
+            if block is None and letter.serial in self._pending:  # another one who read it may have found that first
                 self._segments[letter.path].has_more = True
                 self._forget(letter)
                 self._note_discarded(letter.key)  # the database never gets it
