@@ -61,17 +61,17 @@ MUTANTS = (
     ),
     Mutant(
         name="sync the same file again after a failed sync",
-        file="daemon/pipeline/journal/journal.py",
+        file="daemon/pipeline/journal/growing.py",
         text=(
             "                self._writer.sync()\n"
             "            except OSError:\n"
-            "                self._end_segment()\n"
+            "                self.end()\n"
             "                raise\n"
         ),
         to=(
             "                self._writer.sync()\n"
             "            except OSError:\n"
-            "                self._is_dirty = False\n"
+            "                self.is_dirty = False\n"
             "                raise\n"
         ),
         seed=156,
