@@ -92,7 +92,7 @@ MUTANTS = (
     ),
     Mutant(
         name="do not sync dead letters",
-        file="daemon/pipeline/dead_letters/folder.py",
+        file="daemon/pipeline/dead_letters/writing.py",
         text=("            writer.append(records)\n            writer.sync()\n"),
         to="            writer.append(records)\n",
         seed=4,

@@ -10,7 +10,7 @@ import pytest
 
 from daemon.pipeline.closed_blocks import merge, split
 from daemon.pipeline.dead_letters import DeadLetters, Reason
-from daemon.pipeline.dead_letters.folder import pending_readings
+from daemon.pipeline.dead_letters.left import pending_readings
 from daemon.pipeline.journal import Amount
 from schemas.batch import ClosedBlock, JournalPosition
 from schemas.ledger import ledger_dtype
@@ -195,7 +195,7 @@ async def test_times_are_read_some_at_once_and_of_what_is_moved_and_comes_meanwh
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("daemon.pipeline.dead_letters.folder.MOVED_TOGETHER", 2)
-    monkeypatch.setattr("daemon.pipeline.dead_letters.folder.SEGMENT_BYTES", 0)
+    monkeypatch.setattr("daemon.pipeline.dead_letters.writing.SEGMENT_BYTES", 0)
     blocks = [(number, block_of(number, 1)) for number in range(1, 7)]
     before = await kept(tmp_path, *blocks[:5])
     before.close()
