@@ -120,14 +120,14 @@ MUTANTS = (
     ),
     Mutant(
         name="take a journal for history that does not lead on",
-        file="daemon/pipeline/recovery/recovery.py",
+        file="daemon/pipeline/recovery/in_journal.py",
         text="    leads_on = _leads_on(journal.ids, in_head, position)\n",
         to="    leads_on = True\n",
         seed=10,
     ),
     Mutant(
         name="do not take the readings of loose and foreign blocks again",
-        file="daemon/pipeline/recovery/recovery.py",
+        file="daemon/pipeline/recovery/in_journal.py",
         text="    again = [*journal.read_loose(), *journal.read_foreign()]\n",
         to="    again = list[ClosedBlock]()\n",
         seed=126,
@@ -225,7 +225,7 @@ MUTANTS = (
     ),
     Mutant(
         name="count on the numbers of loose blocks that were taken again",
-        file="daemon/pipeline/recovery/recovery.py",
+        file="daemon/pipeline/recovery/in_journal.py",
         text="    if recovery.loose.blocks:\n        journal.renew()\n",
         to="",
         plan="loose-taken-again-and-killed-midway",
@@ -260,7 +260,7 @@ MUTANTS = (
     ),
     Mutant(
         name="recall of the journal no more triggers than a window has",
-        file="daemon/pipeline/recovery/recovery.py",
+        file="daemon/pipeline/recovery/in_journal.py",
         text="    newest, is_whole = journal.read_last(2 * max(written_with.window, LEAST_WINDOW))\n",
         to="    newest, is_whole = journal.read_last(written_with.window)[0], True\n",
         plan="closed-out-of-order-in-the-journal",
