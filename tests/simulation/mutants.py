@@ -410,13 +410,13 @@ MUTANTS = (
     Mutant(
         name="take for kept in the log what is dropped as settled before the switch",
         file="daemon/pipeline/intake/intake.py",
-        text="                self._settled_upto[joined.column] = stream.before = joined.resume\n",
-        to="                self._settled_upto[joined.column] = joined.resume\n",
+        text="                self._columns.settled_upto[joined.column] = stream.before = joined.resume\n",
+        to="                self._columns.settled_upto[joined.column] = joined.resume\n",
         plan="settled-before-the-switch-and-not-synced",
     ),
     Mutant(
         name="believe that what was taken behind a gap of the intake's log is settled",
-        file="daemon/pipeline/intake/intake.py",
+        file="daemon/pipeline/intake/catching_up.py",
         text="                    await self._note_doubt()  # a crash while",
         to="                    pass  # a crash while",
         plan="behind-a-gap-of-the-intake-and-killed-again",
@@ -460,7 +460,7 @@ MUTANTS = (
     ),
     Mutant(
         name="go on without the note that what the intake's log holds is in doubt",
-        file="daemon/pipeline/intake/intake.py",
+        file="daemon/pipeline/intake/catching_up.py",
         text="                is_told = True\n                await asyncio.sleep(AGAIN_S)\n",
         to="                return\n",
         plan="a-doubt-that-cannot-be-noted",
