@@ -275,8 +275,8 @@ MUTANTS = (
     ),
     Mutant(
         name="take what is held twice though it became a dead letter",
-        file="daemon/pipeline/assembly/assembly.py",
-        text="            wanted = self._without_letters(*stray, now)\n",
+        file="daemon/pipeline/assembly/screen.py",
+        text="            wanted = self.without_letters(*stray, now)\n",
         to="            wanted = stray\n",
         plan="held-twice-and-a-dead-letter",
     ),
@@ -361,7 +361,7 @@ MUTANTS = (
     ),
     Mutant(
         name="open triggers in a new run by what was taken before it",
-        file="daemon/pipeline/assembly/assembly.py",
+        file="daemon/pipeline/assembly/routing.py",
         text="        apart = run.window.apart_from_all(block[old])\n",
         to="        apart = run.window.apart(block[old])\n",
         plan="late-from-before-the-restart-and-late-again",
@@ -474,7 +474,7 @@ MUTANTS = (
     ),
     Mutant(
         name="forget which run has what may have come before",
-        file="daemon/pipeline/assembly/assembly.py",
+        file="daemon/pipeline/assembly/routing.py",
         text="            before[again] |= run.window.has(block[again])\n",
         to="            pass\n",
         plan="half-of-the-instruments-begin-again-below-the-first",
