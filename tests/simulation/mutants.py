@@ -54,7 +54,7 @@ MUTANTS = (
     ),
     Mutant(
         name="do not note what the database acknowledged",
-        file="daemon/pipeline/backlog.py",
+        file="daemon/pipeline/backlog/backlog.py",
         text="            self._acknowledged.note(position)\n",
         to="            pass\n",
         plan="older-database-between-two-lives",
@@ -99,7 +99,7 @@ MUTANTS = (
     ),
     Mutant(
         name="acknowledge as spooled what is written and not synced",
-        file="daemon/pipeline/backlog.py",
+        file="daemon/pipeline/backlog/backlog.py",
         text="        self._spooled(max(0, state.synced + 1 - self._first - self._settled_here))\n",
         to="        self._spooled(max(0, state.written + 1 - self._first - self._settled_here))\n",
         seed=95,
@@ -148,7 +148,7 @@ MUTANTS = (
     ),
     Mutant(
         name="hold nothing of what an asynchronous database may lose",
-        file="daemon/pipeline/committer.py",
+        file="daemon/pipeline/committer/committer.py",
         text="HOLD_TIMES * risk_ms / 1e3)\n",
         to="0.0)\n",
         plan="an-asynchronous-database-loses-what-it-has",
@@ -289,7 +289,7 @@ MUTANTS = (
     ),
     Mutant(
         name="drop what the journal's last blocks count",
-        file="daemon/pipeline/committer.py",
+        file="daemon/pipeline/committer/committer.py",
         text="told=waiting.block.revised)",
         to="told=waiting.block.revised[:0])",
         plan="a-gap-that-the-journals-last-block-fills",
@@ -383,7 +383,7 @@ MUTANTS = (
     ),
     Mutant(
         name="make a dead letter of what was committed without saying so",
-        file="daemon/pipeline/committer.py",
+        file="daemon/pipeline/committer/committer.py",
         text="            rest = await self._settle_held(blocks)\n",
         to="            rest = blocks\n",
         plan="committed-without-saying-so-then-rejected",
@@ -467,7 +467,7 @@ MUTANTS = (
     ),
     Mutant(
         name=UNFIT_GAPS,
-        file="daemon/pipeline/committer.py",
+        file="daemon/pipeline/committer/committer.py",
         text="self._commit(await self._fitting(await self._placed(together)))",
         to="self._commit(await self._placed(together))",
         plan="closed-rows-behind-one-that-was-placed",
@@ -481,8 +481,8 @@ MUTANTS = (
     ),
     Mutant(
         name="set aside what was compared while the database fell back",
-        file="daemon/pipeline/committer.py",
-        text="            await self._rehearse([nothing_of(last.block)], [last])\n",
+        file="daemon/pipeline/committer/committer.py",
+        text="            await self._transactions.rehearse([nothing_of(last.block)], [last])\n",
         to="            pass\n",
         plan="compared-while-the-database-fell-back",
     ),
@@ -539,7 +539,7 @@ MUTANTS = (
     ),
     Mutant(
         name="end while the database may lose what the disk did not take",
-        file="daemon/pipeline/backlog.py",
+        file="daemon/pipeline/backlog/backlog.py",
         text="            left = await self._write_held(self._journal, within_s)\n",
         to="            left = 0\n",
         plan="committed-behind-a-full-disk-and-ended",
