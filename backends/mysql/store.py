@@ -36,6 +36,8 @@ from schemas.readings import Array, InstrumentGroup
 
 END_WITHIN_S = 2.0
 """How long a store waits at its end for the server to end what nobody waits for any more."""
+COUNTED_AT_ONCE = 50_000
+"""What so many readings are of is found in a millisecond; of more the event loop does not wait for it."""
 
 
 class MysqlStore(SqlStore[Connection]):
@@ -112,7 +114,8 @@ class MysqlStore(SqlStore[Connection]):
     async def ask(self, query: Query) -> Array:
         """Answer a question, and count what the answer has read."""
         answer = await super().ask(query)
-        self._read.add(read_by(query, answer, self._tables[query.group.name].layout))
+        read = partial(read_by, query, answer, self._tables[query.group.name].layout)
+        self._read.add(await asyncio.to_thread(read) if len(answer) > COUNTED_AT_ONCE else read())
         return answer
 
     def take_read(self) -> tuple[HourRead, ...]:

@@ -88,6 +88,13 @@ async def test_a_question_without_an_answer_counts_nothing(made: Make, layout: L
     assert store.take_read() == ()
 
 
+async def test_a_large_answer_counts_as_any_other(made: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("backends.mysql.store.COUNTED_AT_ONCE", 3)
+    store, now = await ready(made, Layout.ROWS)
+    assert len(await store.ask(WindowReadings(**span(now, 1)))) == GROUP.size
+    assert store.take_read() == ((GROUP.name, now // HOUR_NS, 1, 1, GROUP.size),)
+
+
 @BOTH
 async def test_instruments_that_are_missing_lie_in_no_row(made: Make, layout: Layout) -> None:
     store, now = await ready(made, layout)
