@@ -61,17 +61,17 @@ MUTANTS = (
     ),
     Mutant(
         name="sync the same file again after a failed sync",
-        file="daemon/pipeline/journal/journal.py",
+        file="daemon/pipeline/journal/growing.py",
         text=(
             "                self._writer.sync()\n"
             "            except OSError:\n"
-            "                self._end_segment()\n"
+            "                self.end()\n"
             "                raise\n"
         ),
         to=(
             "                self._writer.sync()\n"
             "            except OSError:\n"
-            "                self._is_dirty = False\n"
+            "                self.is_dirty = False\n"
             "                raise\n"
         ),
         seed=156,
@@ -92,7 +92,7 @@ MUTANTS = (
     ),
     Mutant(
         name="do not sync dead letters",
-        file="daemon/pipeline/dead_letters/folder.py",
+        file="daemon/pipeline/dead_letters/writing.py",
         text=("            writer.append(records)\n            writer.sync()\n"),
         to="            writer.append(records)\n",
         seed=4,
@@ -120,14 +120,14 @@ MUTANTS = (
     ),
     Mutant(
         name="take a journal for history that does not lead on",
-        file="daemon/pipeline/recovery/recovery.py",
+        file="daemon/pipeline/recovery/in_journal.py",
         text="    leads_on = _leads_on(journal.ids, in_head, position)\n",
         to="    leads_on = True\n",
         seed=10,
     ),
     Mutant(
         name="do not take the readings of loose and foreign blocks again",
-        file="daemon/pipeline/recovery/recovery.py",
+        file="daemon/pipeline/recovery/in_journal.py",
         text="    again = [*journal.read_loose(), *journal.read_foreign()]\n",
         to="    again = list[ClosedBlock]()\n",
         seed=126,
@@ -225,7 +225,7 @@ MUTANTS = (
     ),
     Mutant(
         name="count on the numbers of loose blocks that were taken again",
-        file="daemon/pipeline/recovery/recovery.py",
+        file="daemon/pipeline/recovery/in_journal.py",
         text="    if recovery.loose.blocks:\n        journal.renew()\n",
         to="",
         plan="loose-taken-again-and-killed-midway",
@@ -260,7 +260,7 @@ MUTANTS = (
     ),
     Mutant(
         name="recall of the journal no more triggers than a window has",
-        file="daemon/pipeline/recovery/recovery.py",
+        file="daemon/pipeline/recovery/in_journal.py",
         text="    newest, is_whole = journal.read_last(2 * max(written_with.window, LEAST_WINDOW))\n",
         to="    newest, is_whole = journal.read_last(written_with.window)[0], True\n",
         plan="closed-out-of-order-in-the-journal",
@@ -275,8 +275,8 @@ MUTANTS = (
     ),
     Mutant(
         name="take what is held twice though it became a dead letter",
-        file="daemon/pipeline/assembly/assembly.py",
-        text="            wanted = self._without_letters(*stray, now)\n",
+        file="daemon/pipeline/assembly/screen.py",
+        text="            wanted = self.without_letters(*stray, now)\n",
         to="            wanted = stray\n",
         plan="held-twice-and-a-dead-letter",
     ),
@@ -361,7 +361,7 @@ MUTANTS = (
     ),
     Mutant(
         name="open triggers in a new run by what was taken before it",
-        file="daemon/pipeline/assembly/assembly.py",
+        file="daemon/pipeline/assembly/routing.py",
         text="        apart = run.window.apart_from_all(block[old])\n",
         to="        apart = run.window.apart(block[old])\n",
         plan="late-from-before-the-restart-and-late-again",
@@ -410,13 +410,13 @@ MUTANTS = (
     Mutant(
         name="take for kept in the log what is dropped as settled before the switch",
         file="daemon/pipeline/intake/intake.py",
-        text="                self._settled_upto[joined.column] = stream.before = joined.resume\n",
-        to="                self._settled_upto[joined.column] = joined.resume\n",
+        text="                self._columns.settled_upto[joined.column] = stream.before = joined.resume\n",
+        to="                self._columns.settled_upto[joined.column] = joined.resume\n",
         plan="settled-before-the-switch-and-not-synced",
     ),
     Mutant(
         name="believe that what was taken behind a gap of the intake's log is settled",
-        file="daemon/pipeline/intake/intake.py",
+        file="daemon/pipeline/intake/catching_up.py",
         text="                    await self._note_doubt()  # a crash while",
         to="                    pass  # a crash while",
         plan="behind-a-gap-of-the-intake-and-killed-again",
@@ -460,7 +460,7 @@ MUTANTS = (
     ),
     Mutant(
         name="go on without the note that what the intake's log holds is in doubt",
-        file="daemon/pipeline/intake/intake.py",
+        file="daemon/pipeline/intake/catching_up.py",
         text="                is_told = True\n                await asyncio.sleep(AGAIN_S)\n",
         to="                return\n",
         plan="a-doubt-that-cannot-be-noted",
@@ -474,7 +474,7 @@ MUTANTS = (
     ),
     Mutant(
         name="forget which run has what may have come before",
-        file="daemon/pipeline/assembly/assembly.py",
+        file="daemon/pipeline/assembly/routing.py",
         text="            before[again] |= run.window.has(block[again])\n",
         to="            pass\n",
         plan="half-of-the-instruments-begin-again-below-the-first",
