@@ -99,7 +99,7 @@ class Life:
 
     async def end(self) -> None:
         if self.pipeline is not None and self._running is not None:
-            self.pipeline._disarm()
+            self.pipeline._timer.disarm()
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
             await self.pipeline.close(0)
