@@ -8,6 +8,9 @@ import pytest
 
 from backends.base import AnswerTooLarge
 from backends.counting import HOUR_NS
+from backends.folders.reporting import ReportingStore
+from backends.memory.folders import MemoryFoldersStore
+from backends.memory.store import MemoryStore
 from backends.mysql import MysqlStore
 from schemas.batch import Layout
 from schemas.queries import (
@@ -93,6 +96,14 @@ async def test_a_large_answer_counts_as_any_other(made: Make, monkeypatch: pytes
     store, now = await ready(made, Layout.ROWS)
     assert len(await store.ask(WindowReadings(**span(now, 1)))) == GROUP.size
     assert store.take_read() == ((GROUP.name, now // HOUR_NS, 1, 1, GROUP.size),)
+
+
+async def test_beside_folders_the_store_of_tables_counts(made: Make) -> None:
+    store, now = await ready(made, Layout.ROWS)
+    both = ReportingStore(store, MemoryFoldersStore(), {}, logger="main")
+    await both.ask(NewestTrigger(**OF))
+    assert both.take_read() == ((GROUP.name, now // HOUR_NS, 1, 1, GROUP.size),)
+    assert ReportingStore(MemoryStore({}), MemoryFoldersStore(), {}, logger="main").take_read() is None
 
 
 @BOTH
