@@ -179,6 +179,8 @@ def _hot_by_our_readers(dsn: str, schema: str, folder: Path, slow: Path) -> None
     text = text.replace("[database]", '[database]\npartition = "hour"')
     file = folder / "beam.toml"
     file.write_text(text + BY_ACCESS.format(slow=slow, half_life=1.0))
+    checked = triggerlog("check-config", str(file))
+    assert checked.returncode == 0, checked.stderr
     with logging_daemon(file) as daemon:
         for hour in range(HOURS):
             asyncio.run(send(daemon.port, EACH * hour, HOURS - hour))
