@@ -17,14 +17,14 @@ class HourRead(NamedTuple):
 
     hour: number of the hour since 1970-01-01 UTC, of the readings' times; None is the whole table, gone through.
     answers: how many have read there. Each has read a row once at most.
-    places: how often one has begun to read somewhere.
+    starts: how often one has begun to read somewhere.
     rows: of the table, that were read; 0 of the whole table.
     """
 
     group: str
     hour: int | None
     answers: int
-    places: int
+    starts: int
     rows: int
 
 
@@ -40,7 +40,7 @@ class HourReads:
             key = more.group, more.hour
             one = self._found.get(key, HourRead(*key, 0, 0, 0))
             self._found[key] = HourRead(
-                *key, one.answers + more.answers, one.places + more.places, one.rows + more.rows
+                *key, one.answers + more.answers, one.starts + more.starts, one.rows + more.rows
             )
 
     def take(self) -> tuple[HourRead, ...]:

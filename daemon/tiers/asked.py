@@ -13,8 +13,8 @@ from backends.counting import HOUR_NS, HourRead
 from daemon.tiers.filling import PAGE
 from daemon.tiers.heat import Label, Reads
 
-BEGUN = 2
-"""So many pages a place takes: InnoDB's are twice as large as those that heat counts."""
+FIRST = 2
+"""So many pages are read where reading starts: InnoDB's are twice as large as those that heat counts."""
 
 
 def reads_of(read: Iterable[HourRead], partitions: Mapping[str, Sequence[Partition]]) -> dict[Label, Reads]:
@@ -44,6 +44,6 @@ def _reads(of: Partition, hours: Sequence[HourRead]) -> Reads:
     # What was read of rows that were reduced is more than there is: nobody reads a page twice for one answer.
     answers = max((each.answers for each in hours if each.hour is not None), default=0)
     scanned = whole * pages + min(rows * pages / max(1, of.rows), answers * pages)
-    places = sum(each.places for each in hours)
-    asked = scanned + BEGUN * places
-    return Reads(scanned=scanned, random=places, missed=min(1.0, pages / asked) if asked else 1.0)
+    starts = sum(each.starts for each in hours)
+    asked = scanned + FIRST * starts
+    return Reads(scanned=scanned, random=starts, missed=min(1.0, pages / asked) if asked else 1.0)

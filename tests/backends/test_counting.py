@@ -20,7 +20,7 @@ READ = st.builds(
 def sums(reads: list[HourRead]) -> Counter[tuple[object, ...]]:
     found: Counter[tuple[object, ...]] = Counter()
     for each in reads:
-        for name in ("answers", "places", "rows"):
+        for name in ("answers", "starts", "rows"):
             found[each.group, each.hour, name] += getattr(each, name)
     return found
 

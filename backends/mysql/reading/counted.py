@@ -1,7 +1,7 @@
 """What an answer has read of the readings of its group.
 
-The table is in the order of time and has no other index: whoever reads it begins in some places, and reads the rows
-behind each of them.
+The table is in the order of time and has no other index: whoever reads it begins somewhere, or in several parts
+of it, and reads the rows that follow.
 """
 
 from math import ceil
@@ -75,13 +75,13 @@ def _begun(readings: Array) -> Array:
 def _by_hour(group: str, times: Array, rows: Array, begun: Array) -> list[HourRead]:
     """Put together what one answer has read.
 
-    times: of what was read, in ns; rows: how many rows each stands for. begun: times of the places where it began.
+    times: of what was read, in ns; rows: how many rows each stands for. begun: times of what reading began with.
     """
     hours = times // HOUR_NS
     least = int(hours.min())
     # All times that there are have five million hours: a clock that is wrong costs some memory for a moment.
     read = np.bincount(hours - least, weights=rows)
-    places = np.bincount(begun // HOUR_NS - least, minlength=len(read))
+    starts = np.bincount(begun // HOUR_NS - least, minlength=len(read))
     return [
-        HourRead(group, least + hour, 1, int(places[hour]), ceil(read[hour])) for hour in np.flatnonzero(read).tolist()
+        HourRead(group, least + hour, 1, int(starts[hour]), ceil(read[hour])) for hour in np.flatnonzero(read).tolist()
     ]

@@ -14,14 +14,7 @@ from daemon.core.process.children import go_first
 from daemon.workloads.frame.process import Parent, Refused, run_process
 from daemon.workloads.readers.admission import Admission
 from daemon.workloads.readers.clients import Clients, QuestionsOfClients
-from daemon.workloads.readers.messages import (
-    REPORT_EVERY_S,
-    GroupSpec,
-    ReadReport,
-    Spec,
-    VisitsSpec,
-    report_of,
-)
+from daemon.workloads.readers.messages import REPORT_EVERY_S, GroupSpec, ReadReport, Spec, VisitsSpec, report_of
 from daemon.workloads.readers.questions import Questions
 from schemas.config import VisitsConfig, WorkloadKind
 

@@ -43,7 +43,7 @@ def span(now: int, hours: int) -> dict[str, Any]:
 
 
 CASES: dict[str, tuple[Asked, dict[int | None, tuple[int, int]]]] = {
-    # By hours ago: places, and triggers whose rows were read.
+    # By hours ago: starts, and triggers whose rows were read.
     "newest": (lambda now: NewestTrigger(**OF), {0: (1, 1)}),
     "trigger": (lambda now: TriggerReadings(**OF, run=1, trigger=1), {2: (1, 1)}),
     "triggers": (lambda now: TriggersReadings(**OF, run=1, triggers=(3, 0, 1, 9)), {3: (1, 1), 2: (0, 1), 0: (1, 1)}),
@@ -69,7 +69,7 @@ async def ready(make: Make, layout: Layout) -> tuple[MysqlStore, int]:
 
 @BOTH
 @pytest.mark.parametrize("case", CASES)
-async def test_an_answer_counts_rows_and_places_by_the_hour(made: Make, layout: Layout, case: str) -> None:
+async def test_an_answer_counts_rows_and_starts_by_the_hour(made: Make, layout: Layout, case: str) -> None:
     store, now = await ready(made, layout)
     assert store.take_read() == (), "committing, and making tables, read nothing"
     asked, expected = CASES[case]
@@ -78,7 +78,7 @@ async def test_an_answer_counts_rows_and_places_by_the_hour(made: Make, layout: 
     await store.ask(asked(now))
     found = {each.hour: each[2:] for each in store.take_read()}
     hours = {None if ago is None else now // HOUR_NS - ago: read for ago, read in expected.items()}
-    assert found == {hour: (2, 2 * places, 2 * triggers * rows) for hour, (places, triggers) in hours.items()}
+    assert found == {hour: (2, 2 * starts, 2 * triggers * rows) for hour, (starts, triggers) in hours.items()}
     assert store.take_read() == ()
 
 
@@ -116,4 +116,4 @@ async def test_instruments_that_are_missing_lie_in_no_row(made: Make, layout: La
     await store.ask(Snapshot(**OF, at_ns=now + HOUR_NS // 2, within_ns=HOUR_NS))
     (one,) = store.take_read()
     # Instrument 0 of the last trigger, 3 of the one before.
-    assert (one.places, one.rows) == (1, 2 if layout is Layout.ARRAYS else GROUP.size)
+    assert (one.starts, one.rows) == (1, 2 if layout is Layout.ARRAYS else GROUP.size)

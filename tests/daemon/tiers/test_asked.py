@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from backends.base import Partition
 from backends.counting import HOUR_NS, HourRead
-from daemon.tiers.asked import BEGUN, reads_of
+from daemon.tiers.asked import FIRST, reads_of
 from daemon.tiers.filling import PAGE
 from daemon.tiers.heat import Reads
 
@@ -29,21 +29,21 @@ def partition(name: str, start: int, end: int, rows: int = ROWS, pages: int | No
     )
 
 
-def read(hour: int | None, answers: int = 1, places: int = 0, rows: int = 0, group: str = "bpm") -> HourRead:
-    return HourRead(group, hour, answers, places, rows)
+def read(hour: int | None, answers: int = 1, starts: int = 0, rows: int = 0, group: str = "bpm") -> HourRead:
+    return HourRead(group, hour, answers, starts, rows)
 
 
 TWO = {"bpm": [partition("a", 0, 24), partition("b", 24, 48)]}
 
 
 def test_rows_of_hours_are_pages_of_the_partition_that_has_the_hour() -> None:
-    found = reads_of([read(0, places=1, rows=200), read(23, rows=400), read(24, rows=ROWS)], TWO)
+    found = reads_of([read(0, starts=1, rows=200), read(23, rows=400), read(24, rows=ROWS)], TWO)
     assert found == {("bpm", "a"): Reads(scanned=3, random=1), ("bpm", "b"): Reads(scanned=PAGES)}
 
 
 def test_what_no_partition_has_and_what_has_no_readings_was_not_read() -> None:
     gone = [partition("a", 0, 24, pages=None), partition("b", 24, 48, pages=0), partition("c", 48, 72)]
-    asked = [read(hour, places=1, rows=5) for hour in (-1, 3, 30, 72)]
+    asked = [read(hour, starts=1, rows=5) for hour in (-1, 3, 30, 72)]
     assert reads_of([*asked, read(50, group="other")], {"bpm": gone}) == {}
     assert reads_of([read(None)], {"bpm": gone}) == {("bpm", "c"): Reads(scanned=PAGES)}
 
@@ -59,8 +59,8 @@ def test_what_is_read_beyond_the_whole_partition_was_cached() -> None:
     (often,) = reads_of([read(1, answers=100, rows=100 * ROWS)], TWO).values()
     assert (once.missed, often.missed) == (1, pytest.approx(0.01))
     assert once.gain_s < often.gain_s < 12 * once.gain_s
-    (places,) = reads_of([read(1, answers=100, places=PAGES)], TWO).values()
-    assert places.missed == 1 / BEGUN
+    (starts,) = reads_of([read(1, answers=100, starts=PAGES)], TWO).values()
+    assert starts.missed == 1 / FIRST
 
 
 def test_rows_that_were_reduced_are_no_pages_that_are_there() -> None:
@@ -71,8 +71,8 @@ def test_rows_that_were_reduced_are_no_pages_that_are_there() -> None:
     assert found.scanned == 3 * 2
 
 
-def test_before_the_server_has_counted_rows_places_alone_are_known() -> None:
-    (found,) = reads_of([read(1, places=2, rows=0)], {"bpm": [partition("a", 0, 24, rows=0)]}).values()
+def test_before_the_server_has_counted_rows_starts_alone_are_known() -> None:
+    (found,) = reads_of([read(1, starts=2, rows=0)], {"bpm": [partition("a", 0, 24, rows=0)]}).values()
     assert (found.scanned, found.random) == (0, 2)
 
 
@@ -93,7 +93,7 @@ def test_each_hour_counts_for_the_one_partition_that_has_it(
     for one in there:
         mine = [each for each in asked if one.start_ns <= (each.hour or 0) * HOUR_NS < one.end_ns]
         reads = found.get(("bpm", one.name), Reads())
-        assert reads.random == sum(each.places for each in mine)
+        assert reads.random == sum(each.starts for each in mine)
         assert 0 <= reads.scanned <= sum(each.rows for each in mine) * PAGES / ROWS + 1e-6
         assert reads.scanned <= PAGES * max((each.answers for each in mine), default=0)
         assert 0 <= reads.missed <= 1
