@@ -10,7 +10,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from backends.base import Decimating, StoreError, Tiered
+from backends.base import Decimating, PeriodTouched, StoreError, StoreUnavailable, Tiered
 from backends.decimation.figures import figures_of
 from schemas.batch import JournalPosition, Layout
 from schemas.decimation import Bucket, Every, How, reduced_dtype
@@ -220,6 +220,41 @@ async def test_a_late_reading_is_stored_raw_and_reduced_by_the_next_call(
     await filled.see_whole()
 
 
+async def test_what_comes_late_while_a_period_is_reduced_is_known(filled: Filled, rng: np.random.Generator) -> None:
+    """It may lie where no step comes to any more."""
+    period, has_come = await filled.period(), False
+
+    async def pace(done: float) -> None:
+        nonlocal has_come
+        if done > 0 and not has_come:
+            has_come = True
+            await filled.late(rng)
+
+    with contextlib.suppress(PeriodTouched):
+        await filled.store.decimate(period, BUCKET, window_ns=0, at_ns=77, pace=pace, patience_s=5)
+    assert has_come
+    await filled.store.decimated()
+    assert filled.store.late(GROUP.name) == {period.name}
+    await filled.reduce()
+    assert filled.store.late(GROUP.name) == frozenset()
+    await filled.see_figures(1, kept=np.zeros(len(filled.written[1]), bool))
+    await filled.see_whole()
+
+
+async def test_where_reducing_fails_what_came_late_is_still_known(filled: Filled, rng: np.random.Generator) -> None:
+    await filled.reduce()
+    await filled.store.decimated()
+    await filled.late(rng)
+    period = await filled.period()
+
+    async def away(done: float) -> None:
+        raise StoreUnavailable("it went away")
+
+    with pytest.raises(StoreUnavailable):
+        await filled.store.decimate(period, BUCKET, window_ns=0, at_ns=78, pace=away, patience_s=5)
+    assert filled.store.late(GROUP.name) == {period.name}
+
+
 async def test_triggers_that_come_late_for_a_reduced_period_are_reduced_too(
     filled: Filled, rng: np.random.Generator
 ) -> None:
@@ -286,6 +321,21 @@ async def test_means_are_the_same_across_what_is_raw_and_what_was_reduced(
     await filled.reduce(day=2)
     late = await filled.store.ask(questions[0])
     assert int(late["count"].sum()) == int(before[0]["count"].sum()) + 1
+
+
+async def test_means_count_a_reading_whose_trigger_was_reduced_and_that_lies_in_the_next_period(
+    filled: Filled, rng: np.random.Generator
+) -> None:
+    """Arrays lie by the time of their trigger."""
+    end_ns = (await filled.period()).end_ns
+    readings = readings_of(GROUP, np.array([900]), np.array([end_ns - 10]), rng)
+    readings["time_ns"] = end_ns - 10
+    readings["time_ns"][0, -1] = end_ns + 4
+    await filled.commit(readings, run=1)
+    query = Means(group=GROUP, start_ns=EVER_ROUND[0], end_ns=EVER_ROUND[1], step_ns=BUCKET.ns)
+    before = await filled.store.ask(query)
+    await filled.reduce()
+    same_means(await filled.store.ask(query), before)
 
 
 async def test_means_of_shorter_steps_than_the_buckets_are_coarser_there(filled: Filled) -> None:
