@@ -171,6 +171,7 @@ class Service:
             events,
             pipelines=self.pipelines,
             busy=self.decimation.busy,
+            read=self.decimation.take_read,
         )
         self.workloads = Workloads(
             loaded, events, facts=lambda: report.facts, pipelines=self.pipelines, status=self._status

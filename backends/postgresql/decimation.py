@@ -60,6 +60,7 @@ class PostgresqlReducing(PostgresqlAccounting, Reducing[Connection]):
                 # It was moved meanwhile.
                 first, filenode = 0, found
             if first >= pages:
+                await self._moving.report_counts()
                 return
             await pace(first / pages)
             end = first + max(1, pages * STEP_BYTES // max(table_bytes, 1))
@@ -132,7 +133,9 @@ class PostgresqlReducing(PostgresqlAccounting, Reducing[Connection]):
         lock = literal(f"triggerlog:reduces {self._schema}.{self._tables.group.name}")
         async with self._connection.transaction():
             await self._connection.execute(
-                f"SET LOCAL lock_timeout = '{round(1000 * self._patience_s)}ms'; {DURABLY};"
+                # A scan of a range of pages is none that counts as a reader's: `ReadCounters.scans`.
+                f"SET LOCAL lock_timeout = '{round(1000 * self._patience_s)}ms'; SET LOCAL enable_seqscan = off;"
+                f"{DURABLY};"
                 f"SELECT pg_advisory_xact_lock(hashtextextended({lock}, 0))"
             )
             yield

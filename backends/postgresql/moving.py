@@ -192,14 +192,14 @@ class PostgresqlMoving(Moving[Connection, _Found]):
         await self._await_snapshots(period)
         # Without statistics, and with pages that are not all visible, plans fall back to scans. At its usual cost it
         # would take all that the disk gives.
-        await self._report_counts()
+        await self.report_counts()
         await self._connection.execute("SET vacuum_cost_delay = 2")
         await self._connection.execute(f"VACUUM (FREEZE, ANALYZE) {copy}")
         await self._connection.execute("RESET vacuum_cost_delay")
-        await self._report_counts()
+        await self.report_counts()
         await self._connection.execute(_note(copy, found, ALL))
 
-    async def _report_counts(self) -> None:
+    async def report_counts(self) -> None:
         """Have the server count now what this session has done, where it can be told to.
 
         Rows inserted before VACUUM would be added to those that it has found; and that it summarizes BRIN is counted as

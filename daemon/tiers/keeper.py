@@ -12,7 +12,7 @@ from daemon.pipeline.pipeline import Pipeline
 from daemon.retention.limits import lying_of, newest_of, states_of, waiting_of
 from daemon.retention.looking import PATIENCE_S, LeftAlone, Looking, patiently
 from daemon.retention.planner import GIB
-from daemon.tiers.heat import Heat
+from daemon.tiers.heat import Heat, Label
 from daemon.tiers.limits import aging, half_life_s, planned, tiers_of
 from daemon.tiers.pace import Allowance, Paced
 from daemon.tiers.planner import Plan, PlannedMove, Short, sizes_of, tier_of
@@ -24,13 +24,15 @@ EVERY_S = 60.0
 NAMED = 3
 KEPT_EVERY_NS = 600_000_000_000
 """So often heat is written to the disk."""
+SHOWS_NS = 30_000_000_000
+"""What a session has read the server counts by then: PostgreSQL after 10 s."""
 
 
 class TierKeeper(Looking):
     """Moves what the tiers of a configuration ask for.
 
     state_dir: where heat is kept. pipelines: by group, filled when the store is open. busy: names of a group's periods
-    that something else is done with.
+    that something else is done with. read: periods that something else has read, to do that, since it was last asked.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class TierKeeper(Looking):
         *,
         pipelines: Mapping[str, Pipeline],
         busy: Callable[[str], Collection[str]] = lambda _: (),
+        read: Callable[[], Collection[Label]] = lambda: (),
     ) -> None:
         super().__init__(outside, events, "tiers cannot move all that their limits ask for")
         self._file = HeatFile(state_dir, outside, events)
@@ -52,6 +55,9 @@ class TierKeeper(Looking):
         self._config = config
         self._pipelines = pipelines
         self._busy = busy
+        self._read = read
+        self._own: dict[Label, int] = {}
+        """When we last read periods ourselves (monotonic, ns), as far as a look may find that yet."""
         self._allowance = Allowance(config.readers.governor, pipelines)
         self._plan = Plan()
         self._sizes: Sequence[int] = ()
@@ -125,11 +131,18 @@ class TierKeeper(Looking):
         if self._heat is None:
             self._heat = heat_of(await self._file.load(), half_life_s(self._config), now.utc_ns)
         self._heat.half_life_s = half_life_s(self._config)
-        self._heat.look(partitions, now)
+        self._heat.look(partitions, now, self._own_until(now.monotonic_ns))
         self._looked_ns = now.monotonic_ns
         if not self._kept_ns or now.monotonic_ns - self._kept_ns >= KEPT_EVERY_NS:
             await self._keep_heat()
         return self._heat
+
+    def _own_until(self, now_ns: int) -> Collection[Label]:
+        """The periods that we may have read since the last look, or so shortly before that it did not show yet."""
+        moving = () if self._moving is None else (_label(self._moving[0]),)
+        self._own |= dict.fromkeys((*moving, *self._read()), now_ns)
+        self._own = {label: at_ns for label, at_ns in self._own.items() if self._looked_ns - at_ns < SHOWS_NS}
+        return self._own
 
     async def _keep_heat(self) -> None:
         now = self._outside.clock.now()
@@ -189,6 +202,7 @@ class TierKeeper(Looking):
             )
         finally:
             self._moving = None
+            self._own[_label(move)] = self._outside.clock.now().monotonic_ns
 
     def _counting(self, paced: Paced) -> Pace:
         """A pace of a move that looks at heat meanwhile: the table goes with its counters at the end."""
@@ -272,6 +286,10 @@ async def moved_patiently(store: Tiered, move: PlannedMove, pace: Pace) -> None:
         return store.move(period, place, pace=pace, patience_s=patience_s)
 
     await patiently(once, f"{period.name} of group {period.group} cannot be moved: its table is always in use")
+
+
+def _label(move: PlannedMove) -> Label:
+    return move.period.group, move.period.name
 
 
 def _moving(move: PlannedMove, paced: Paced) -> MovingPeriod:
