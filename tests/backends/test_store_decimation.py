@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from backends.base import Decimating, PeriodTouched, StoreError, StoreUnavailable, Tiered
+from backends.base import Decimating, PeriodTouched, StoreBusy, StoreError, StoreUnavailable, Tiered
 from backends.decimation.figures import figures_of
 from schemas.batch import JournalPosition, Layout
 from schemas.decimation import Bucket, Every, How, reduced_dtype
@@ -239,6 +240,39 @@ async def test_what_comes_late_while_a_period_is_reduced_is_known(filled: Filled
     assert filled.store.late(GROUP.name) == frozenset()
     await filled.see_figures(1, kept=np.zeros(len(filled.written[1]), bool))
     await filled.see_whole()
+
+
+@pytest.mark.parametrize("kind", ["rows", "arrays"])
+async def test_who_reads_by_a_snapshot_from_before_a_step_finds_what_that_took_out(
+    filled: Filled, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where all is taken out, and nothing is left that the room is given back with."""
+    monkeypatch.setattr("backends.postgresql.moving.SNAPSHOTS_WITHIN_S", 0.1)
+    async with filled.store._reader() as reader, reader.transaction(isolation="repeatable_read"):
+        await reader.execute(f"SELECT FROM {schema}.bpm_ledger")
+        with pytest.raises(StoreBusy, match="waits for who reads by an older snapshot"):
+            await filled.reduce()
+        found = await reader.fetchval(f"SELECT count(*) FROM {schema}.bpm WHERE run = 1")
+        assert found == (len(filled.written[1]) if filled.is_rows else TRIGGERS)
+        assert await reader.fetchval(f"SELECT count(*) FROM {schema}.bpm_reduced") == 0
+    await filled.reduce()
+    await filled.see_figures(1, kept=np.zeros(len(filled.written[1]), bool))
+    await filled.see_whole()
+
+
+@pytest.mark.parametrize("kind", ["rows"])
+async def test_a_leaf_that_is_exchanged_at_that_moment_is_looked_at_again(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server says that it is there, and not any more how large it is."""
+    for module in ("decimation", "moving"):
+        found = importlib.import_module(f"backends.postgresql.{module}").FOUND
+        gone = found.replace("pg_relation_size(leaf.oid)", "pg_relation_size(0)")
+        monkeypatch.setattr(f"backends.postgresql.{module}.FOUND", gone)
+    with pytest.raises(StoreBusy, match="is being moved by somebody else"):
+        await filled.reduce()
+    with pytest.raises(StoreBusy, match="is being moved by somebody else"):
+        await filled.store.move(await filled.period(), None, pace=at_once, patience_s=1)
 
 
 async def test_where_reducing_fails_what_came_late_is_still_known(filled: Filled, rng: np.random.Generator) -> None:
