@@ -214,8 +214,9 @@ class PostgresqlMoving(Moving[Connection, _Found]):
     async def _await_snapshots(self, period: Period) -> None:
         """Wait until nobody reads by a snapshot from before the copy was complete, who would not see all of it.
 
-        Nor would they see what was there when that was taken, and was reduced since. A backup takes its snapshot first and locks the tables then: after an exchange in between it would save none
-        of the period. To vacuum a table without rows says how old the oldest snapshot is.
+        Nor would they see what was there when that was taken, and was reduced since. A backup takes its snapshot first
+        and locks the tables then: after an exchange in between it would save none of the period. To vacuum a table
+        without rows says how old the oldest snapshot is.
 
         Raises:
             StoreBusy: somebody does.
