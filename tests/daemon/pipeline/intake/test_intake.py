@@ -89,17 +89,18 @@ class Life:
             self.pipeline.look()
 
     async def until_empty(self) -> None:
-        """Until nothing of the log is on the disk, as all of it is safe elsewhere."""
+        """Until nothing of the log is on the disk, as all of it is safe elsewhere, and the store has what it gets."""
 
         def is_empty() -> bool:
             self.look()
-            return not list(folder_of(self.folder, "bpm").glob(f"*{ENDING}"))
+            waiting = self.pipeline is not None and self.pipeline.waiting.readings
+            return not waiting and not list(folder_of(self.folder, "bpm").glob(f"*{ENDING}"))
 
         await eventually(is_empty, "", 30)
 
     async def end(self) -> None:
         if self.pipeline is not None and self._running is not None:
-            self.pipeline._disarm()
+            self.pipeline._timer.disarm()
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
             await self.pipeline.close(0)
@@ -304,7 +305,8 @@ async def test_what_another_daemon_took_for_lost_is_stored(tmp_path: Path, is_ki
     if is_killed:
         life = Life(back)
         await life.begin()
-        life.intake._replay = lambda *_: asyncio.Event().wait()  # killed before anything of the log went through
+        # Killed before anything of the log went through.
+        life.intake._catching_up.put_through = lambda *_: asyncio.Event().wait()
         meeting = asyncio.create_task(life.meet(store))
         await eventually(lambda: life.pipeline is not None)
         life.pipeline.receive(of_epoch(whole(GROUP, 4)))
