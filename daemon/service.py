@@ -175,6 +175,7 @@ class Service:
             pipelines=self.pipelines,
             busy=self.decimation.busy,
             workloads_read=self.workloads.readers.read.take,
+            read=self.decimation.take_read,
         )
         self.conditions = conditions_servers(loaded, events)
         self.reporter = Reporter(

@@ -95,18 +95,22 @@ class Heat:
         self._found = dict(found or {})
         self._looked: Instant | None = None
         self._is_told = False
-        self._wanted: Collection[Label] = {label for label, each in self._found.items() if each.wanted_s}
+        self._wanted: Collection[Label] = {label for label, each in self._found.items() if each.wanted_s > 0}
         self._decay(age_s)
 
     def look(
         self,
         partitions: Mapping[str, Sequence[Partition]],
         at: Instant,
+        *,
         asked: Mapping[Label, Reads] | None = None,
+        own: Collection[Label] = (),
     ) -> None:
         """Take over what was read since the last look; what is there no more is forgotten.
 
-        asked: what our own readers have read since then; None where that is not counted.
+        asked: what our own readers have read since then; None where that is not counted. own: periods that we may have
+        copied or reduced since then. What lies out of line the server has looked up for that, as for readers: of these
+        the table of the rows counts alone.
         """
         passed_s = 0.0 if self._looked is None else max(0.0, (at.monotonic_ns - self._looked.monotonic_ns) / 1e9)
         self._looked = at
@@ -115,7 +119,7 @@ class Heat:
         for label, reads in (asked or {}).items():
             self.add(label, reads)
         there = {(group, each.name): each for group, of in partitions.items() for each in of}
-        self._found = {label: self._seen(label, each, passed_s) for label, each in there.items()}
+        self._found = {label: self._seen(label, each, passed_s, label in own) for label, each in there.items()}
 
     def add(self, label: Label, reads: Reads) -> None:
         """Add what was read of a period."""
@@ -138,9 +142,9 @@ class Heat:
         """The heat of all of them."""
         return self._found
 
-    def _seen(self, label: Label, partition: Partition, passed_s: float) -> PeriodHeat:
+    def _seen(self, label: Label, partition: Partition, passed_s: float, is_own: bool) -> PeriodHeat:
         was = {each.counted_by: each for each in self._found.get(label, PeriodHeat()).counted}
-        for each in partition.counted:
+        for each in partition.counted[:1] if is_own else partition.counted:
             if each.counted_by in was:
                 self.add(label, reads_between(was[each.counted_by], each))
         after = self._found.get(label, PeriodHeat())

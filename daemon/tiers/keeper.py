@@ -26,13 +26,16 @@ EVERY_S = 60.0
 NAMED = 3
 KEPT_EVERY_NS = 600_000_000_000
 """So often heat is written to the disk, where the server's counters tell after a restart what was read since."""
+SHOWS_NS = 30_000_000_000
+"""What a session has read the server counts by then: PostgreSQL after 10 s."""
 
 
 class TierKeeper(Looking):
     """Moves what the tiers of a configuration ask for.
 
     state_dir: where heat is kept. pipelines: by group, filled when the store is open. busy: names of a group's periods
-    that something else is done with. workloads_read: what reader workloads have read since it was called last.
+    that something else is done with. read: periods that something else has read, to do that, since it was last asked.
+    workloads_read: what reader workloads have read since it was called last.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class TierKeeper(Looking):
         *,
         pipelines: Mapping[str, Pipeline],
         busy: Callable[[str], Collection[str]] = lambda _: (),
+        read: Callable[[], Collection[Label]] = lambda: (),
         workloads_read: Callable[[], Iterable[HourRead]] = lambda: (),
     ) -> None:
         super().__init__(outside, events, "tiers cannot move all that their limits ask for")
@@ -55,6 +59,9 @@ class TierKeeper(Looking):
         self._config = config
         self._pipelines = pipelines
         self._busy = busy
+        self._read = read
+        self._own: dict[Label, int] = {}
+        """When we last read periods ourselves (monotonic, ns), as far as a look may find that yet."""
         self._workloads_read = workloads_read
         self._allowance = Allowance(config.readers.governor, pipelines)
         self._plan = Plan()
@@ -131,7 +138,7 @@ class TierKeeper(Looking):
             self._heat = heat_of(await self._file.load(), half_life_s(self._config), now.utc_ns)
         self._heat.half_life_s = half_life_s(self._config)
         asked = self._asked(partitions)
-        self._heat.look(partitions, now, asked)
+        self._heat.look(partitions, now, asked=asked, own=self._own_until(now.monotonic_ns))
         self._looked_ns = now.monotonic_ns
         if asked or not self._kept_ns or now.monotonic_ns - self._kept_ns >= KEPT_EVERY_NS:
             await self._keep_heat()
@@ -142,6 +149,13 @@ class TierKeeper(Looking):
         by_workloads = self._workloads_read()
         by_daemon = self._store.take_read() if isinstance(self._store, Counting) else None
         return None if by_daemon is None else reads_of((*by_daemon, *by_workloads), partitions)
+
+    def _own_until(self, now_ns: int) -> Collection[Label]:
+        """The periods that we may have read since the last look, or so shortly before that it did not show yet."""
+        moving = () if self._moving is None else (_label(self._moving[0]),)
+        self._own |= dict.fromkeys((*moving, *self._read()), now_ns)
+        self._own = {label: at_ns for label, at_ns in self._own.items() if self._looked_ns - at_ns < SHOWS_NS}
+        return self._own
 
     async def _keep_heat(self) -> None:
         now = self._outside.clock.now()
@@ -201,6 +215,7 @@ class TierKeeper(Looking):
             )
         finally:
             self._moving = None
+            self._own[_label(move)] = self._outside.clock.now().monotonic_ns
 
     def _counting(self, paced: Paced) -> Pace:
         """A pace of a move that looks at heat meanwhile: the table goes with its counters at the end."""
@@ -284,6 +299,10 @@ async def moved_patiently(store: Tiered, move: PlannedMove, pace: Pace) -> None:
         return store.move(period, place, pace=pace, patience_s=patience_s)
 
     await patiently(once, f"{period.name} of group {period.group} cannot be moved: its table is always in use")
+
+
+def _label(move: PlannedMove) -> Label:
+    return move.period.group, move.period.name
 
 
 def _moving(move: PlannedMove, paced: Paced) -> MovingPeriod:

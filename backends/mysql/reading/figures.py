@@ -53,6 +53,7 @@ async def _means_across(connection: Connection, tables: GroupTables, query: Mean
     return await means_across(
         query,
         account,
+        tables.layout,
         raw=partial(_raw, connection, tables),
         readings=readings,
         reduced=partial(reduced, connection, tables),

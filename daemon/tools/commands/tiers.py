@@ -160,7 +160,7 @@ async def _seen(loaded: LoadedConfig, store: Store) -> tuple[Mapping[str, Sequen
     found = await store.partitions()
     # Where our own readers count, the daemon knows what they have read, and has kept it with the rest.
     is_told = isinstance(store, Counting) and store.take_read() is not None
-    heat.look(found, now, {} if is_told else None)
+    heat.look(found, now, asked={} if is_told else None)
     return found, heat
 
 
