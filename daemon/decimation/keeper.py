@@ -10,7 +10,7 @@ from daemon.core.outside import Outside
 from daemon.decimation.limits import aging, asked_of, planned
 from daemon.decimation.planner import Plan, PlannedReduction
 from daemon.pipeline.pipeline import Pipeline
-from daemon.retention.limits import lying_of, newest_of, waiting_of
+from daemon.retention.limits import lying_of, newest_of, waiting_of, was_dropped
 from daemon.retention.looking import PATIENCE_S, LeftAlone, Looking, patiently
 from daemon.tiers.pace import Allowance, Paced
 from schemas.api.decimation import DecimationStatus, NextReduction, ReducingPeriod
@@ -151,7 +151,8 @@ class DecimationKeeper(Looking):
         except StoreUnavailable:
             raise
         except StoreError as error:
-            self._refused[period.group, period.name] = str(error)
+            if not await was_dropped(self._store, period):
+                self._refused[period.group, period.name] = str(error)
         else:
             self._touched.forget(period)
             self._looked_at.add((period.group, period.name))

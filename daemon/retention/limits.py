@@ -88,6 +88,11 @@ async def newest_of(store: Store, sections: Iterable[GroupConfig]) -> dict[str, 
     return found
 
 
+async def was_dropped(store: Store, period: Period) -> bool:
+    """Whether retention has dropped a period meanwhile, or is about to."""
+    return any(each.period == period for each in (await store.dropped()).get(period.group, ()))
+
+
 def waiting_of(pipeline: Pipeline, partitions: Sequence[Partition]) -> dict[str, str]:
     """The partitions that something in the backlog waits for, by name, and what."""
     waits = (each.name for each in _periods(pipeline, partitions) if pipeline.waits_for(each))

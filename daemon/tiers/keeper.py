@@ -10,7 +10,7 @@ from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.core.outside import Outside
 from daemon.pipeline.pipeline import Pipeline
-from daemon.retention.limits import lying_of, newest_of, states_of, waiting_of
+from daemon.retention.limits import lying_of, newest_of, states_of, waiting_of, was_dropped
 from daemon.retention.looking import PATIENCE_S, LeftAlone, Looking, patiently
 from daemon.retention.planner import GIB
 from daemon.tiers.asked import reads_of
@@ -192,8 +192,9 @@ class TierKeeper(Looking):
         except StoreUnavailable:
             raise
         except StoreError as error:
-            self._failed += 1
-            self._refused[move.period.group, move.period.name] = str(error)
+            if not await was_dropped(self._store, move.period):
+                self._failed += 1
+                self._refused[move.period.group, move.period.name] = str(error)
 
     async def _move(self, store: Tiered, move: PlannedMove) -> None:
         period, target = move.period, move.target

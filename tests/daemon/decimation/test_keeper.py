@@ -14,7 +14,9 @@ from daemon.core.outside import Outside
 from daemon.decimation.keeper import DecimationKeeper
 from schemas.batch import JournalPosition
 from schemas.config import Config
+from schemas.decimation import Decimated, How
 from schemas.queries import Totals
+from schemas.retention import Period, Rule
 from tests.backends.postgresql.test_moving import database
 from tests.daemon.retention.test_keeper import GivenClock
 from tests.daemon.tiers.test_keeper import GROUP, HOUR_NS, HOURS, NOW_NS, TRIGGERS, opened, write
@@ -146,4 +148,24 @@ async def test_one_that_cannot_be_reduced_holds_up_no_other(
     await database.execute(f"DROP RULE never ON {leaf}")
     await kept.keeper.look()
     assert (kept.status().periods, kept.status().problem) == (2, None)
+    await stored(store)
+
+
+async def test_what_retention_drops_meanwhile_is_no_problem(
+    store: PostgresqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, dropped = store.decimate, []
+
+    async def decimate(period: Period, how: How, **more: Any) -> Decimated:
+        if not dropped:
+            dropped.append(await store.drop(period, Rule.SIZE, at_ns=NOW_NS, patience_s=5))
+        return await really(period, how, **more)
+
+    monkeypatch.setattr(store, "decimate", decimate)
+    kept = Kept(store, config_of())
+    await kept.keeper.look()
+    status = kept.status()
+    assert dropped
+    assert (status.problem, status.periods, status.held) == (None, 1, [])
+    assert len(kept.told()) == 1
     await stored(store)

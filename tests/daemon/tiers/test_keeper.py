@@ -354,3 +354,23 @@ async def test_a_tablespace_that_cannot_be_used_is_named_with_the_fix(
     with pytest.raises(PlaceRefused, match=refused):
         async with opened(guest, f"{schema}_guest", (None, SLOW)):
             pass
+
+
+async def test_what_retention_drops_meanwhile_is_no_problem(
+    store: PostgresqlStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, dropped = store.move, []
+
+    async def move(period: Period, place: str | None, **more: Any) -> None:
+        if not dropped:
+            dropped.append(await store.drop(period, Rule.SIZE, at_ns=NOW_NS, patience_s=5))
+        await really(period, place, **more)
+
+    monkeypatch.setattr(store, "move", move)
+    keeper, _ = keeper_of(store, tmp_path, config_of())
+    await keeper.look()
+    status = keeper.status()
+    assert status is not None
+    assert dropped
+    assert (status.problem, status.moved, status.failed, status.held) == (None, 1, 0, [])
+    assert await places(store) == [SLOW, None, None, None, None]
