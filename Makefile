@@ -212,6 +212,10 @@ test-crashes: $(INSTALLED) tools ## kill -9 of daemons and servers on all databa
 test-visit-crashes: $(INSTALLED) tools ## kill -9 of visits, their workers and servers, 20 times each in every mode (`make test` kills 4 times)
 	@TRIGGERLOG_KILLS=$${TRIGGERLOG_KILLS:-20} $(BIN)/python -m pytest tests/crashes/test_visit_crashes.py $(ARGS)
 
+.PHONY: ninety-days
+ninety-days: $(INSTALLED) ## Let 90 days pass in minutes by a clock that is given, with tiers, decimation and retention (`make test`: 12 days)
+	@TRIGGERLOG_DAYS=90 $(BIN)/python -m pytest -q -s tests/end_to_end/test_ninety_days.py $(ARGS)
+
 .PHONY: test-systemd
 test-systemd: $(INSTALLED) ## Run the units under a real systemd, in a Debian tree made for it (as root; minutes the first time)
 	@if [ "$$(id -u)" != 0 ]; then echo "make test-systemd boots a machine: run it as root." >&2; exit 1; fi
