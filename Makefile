@@ -212,6 +212,10 @@ test-crashes: $(INSTALLED) tools ## kill -9 of daemons and servers on all databa
 test-visit-crashes: $(INSTALLED) tools ## kill -9 of visits, their workers and servers, 20 times each in every mode (`make test` kills 4 times)
 	@TRIGGERLOG_KILLS=$${TRIGGERLOG_KILLS:-20} $(BIN)/python -m pytest tests/crashes/test_visit_crashes.py $(ARGS)
 
+.PHONY: test-tier-crashes
+test-tier-crashes: $(INSTALLED) tools ## kill -9 of daemon and server, 20 times while readings move to other tiers under load (`make test` kills 4 times)
+	@TRIGGERLOG_KILLS=$${TRIGGERLOG_KILLS:-20} $(BIN)/python -m pytest -q -s tests/crashes/test_tier_crashes.py $(ARGS)
+
 .PHONY: ninety-days
 ninety-days: $(INSTALLED) ## Let 90 days pass in minutes by a clock that is given, with tiers, decimation and retention (`make test`: 12 days)
 	@TRIGGERLOG_DAYS=90 $(BIN)/python -m pytest -q -s tests/end_to_end/test_ninety_days.py $(ARGS)

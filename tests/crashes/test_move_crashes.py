@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from backends.kinds import KINDS
 from backends.throwaway.base import ThrowawayServer
 from schemas.queries import WindowReadings
 from schemas.readings import Array
+from schemas.retention import Period
 from tests.support.kills import KILLS
 from tests.support.lives import SERVERS, Life, random_moments
 from tests.support.move_crash_process import at_once, live, move_on, periods_of
@@ -74,10 +75,10 @@ def slow(kind: str, folder: Path) -> str:
     return SLOW if kind == "postgresql" else str(folder / SLOW)
 
 
-def elsewhere(dsn: str, schema: str, slow: str) -> AbstractAsyncContextManager[Places]:
+def elsewhere(dsn: str, schema: str, slow: str, group: str = GROUP.name) -> AbstractAsyncContextManager[Places]:
     if slow == SLOW:
-        return PostgresqlPlaces.opened(dsn, schema)
-    return MysqlPlaces.opened(dsn, schema, Path(slow))
+        return PostgresqlPlaces.opened(dsn, schema, group)
+    return MysqlPlaces.opened(dsn, schema, Path(slow), group)
 
 
 async def filled(dsn: str, schema: str, slow: str) -> Store:
@@ -98,20 +99,30 @@ async def see_nothing_left(store: Store, dsn: str, schema: str, slow: str) -> No
     assert isinstance(store, Tiered)
     for each in await store.moves():
         await store.give_up_move(each, patience_s=10)
+    await move_each(store, await periods_of(store), slow)
+    async with elsewhere(dsn, schema, slow) as places:
+        await see_no_files_left(places)
+
+
+async def move_each(store: Tiered, periods: Iterable[Period], place: str | None) -> None:
+    """Move each period, whatever is in the way for a moment."""
     until_s = time.monotonic() + MOVED_WITHIN_S
-    for period in await periods_of(store):
+    for period in periods:
         while True:
             try:
-                await store.move(period, slow, pace=at_once, patience_s=10)
+                await store.move(period, place, pace=at_once, patience_s=10)
             except StoreBusy:
                 assert time.monotonic() < until_s
                 continue
             break
-    async with elsewhere(dsn, schema, slow) as places:
-        left = {name for name in await places.tables() if name.endswith(("copy", "touched", ".ibd"))}
-        assert left == set()
-        if isinstance(places, PostgresqlPlaces):
-            await see_no_unknown_file(places.connection)
+
+
+async def see_no_files_left(places: Places) -> None:
+    """See that there is no table of a move, and no file of no table."""
+    left = {name for name in await places.tables() if name.endswith(("copy", "touched", ".ibd"))}
+    assert left == set()
+    if isinstance(places, PostgresqlPlaces):
+        await see_no_unknown_file(places.connection)
 
 
 async def see_no_unknown_file(connection: asyncpg.Connection) -> None:

@@ -1,4 +1,7 @@
-"""Two places for readings on a real server, for tests of moves: a tablespace of PostgreSQL, a directory of MariaDB."""
+"""Two places for readings on a real server, for tests of moves: a tablespace of PostgreSQL, a directory of MariaDB.
+
+The schema has the group `bpm`, unless another is named.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +18,7 @@ SLOW = "slow"
 
 
 class Places(Protocol):
-    """A place besides the server's own, and a connection of somebody else to the schema that has the group `bpm`.
+    """A place besides the server's own, and a connection of somebody else to the schema that has the group.
 
     slow: the other place, by its name. changes: statements that change a period of the table; of its name in the
     server, {name}.
@@ -47,20 +50,21 @@ class PostgresqlPlaces:
         'TRUNCATE "bpm${name}$leaf"',
     )
 
-    def __init__(self, connection: asyncpg.Connection, schema: str) -> None:
+    def __init__(self, connection: asyncpg.Connection, schema: str, group: str) -> None:
         self.connection = connection
         self._schema = schema
+        self._group = group
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, dsn: str, schema: str) -> AsyncIterator[Self]:
+    async def opened(cls, dsn: str, schema: str, group: str = "bpm") -> AsyncIterator[Self]:
         """Make the tablespace where it is not there."""
         connection = await asyncpg.connect(dsn, server_settings={"search_path": schema})
         try:
             if not await connection.fetchval("SELECT EXISTS (SELECT FROM pg_tablespace WHERE spcname = $1)", SLOW):
                 await connection.execute("SET allow_in_place_tablespaces = on")
                 await connection.execute(f"CREATE TABLESPACE {SLOW} LOCATION ''")
-            yield cls(connection, schema)
+            yield cls(connection, schema, group)
         finally:
             await connection.close()
 
@@ -71,7 +75,8 @@ class PostgresqlPlaces:
         found = await self.connection.fetch(
             f"SELECT relname FROM pg_class WHERE relnamespace = '{self._schema}'::regnamespace"
         )
-        return {row["relname"] for row in found if row["relname"].startswith("bpm$") and "_idx" not in row["relname"]}
+        names = {row["relname"] for row in found}
+        return {name for name in names if name.startswith(f"{self._group}$") and "_idx" not in name}
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
@@ -90,19 +95,20 @@ class MysqlPlaces:
         "ALTER TABLE bpm TRUNCATE PARTITION p{name}",
     )
 
-    def __init__(self, connection: aiomysql.Connection, schema: str, folder: Path) -> None:
+    def __init__(self, connection: aiomysql.Connection, schema: str, folder: Path, group: str) -> None:
         self.connection = connection
         self._schema = schema
+        self._group = group
         self.slow = str(folder)
 
     @classmethod
     @asynccontextmanager
-    async def opened(cls, dsn: str, schema: str, folder: Path) -> AsyncIterator[Self]:
+    async def opened(cls, dsn: str, schema: str, folder: Path, group: str = "bpm") -> AsyncIterator[Self]:
         """Connect; the server makes the folder."""
         address = address_of(dsn)
         connection = await aiomysql.connect(host=address.host, port=address.port, user=address.user, autocommit=True)
         try:
-            yield cls(connection, schema, folder)
+            yield cls(connection, schema, folder, group)
         finally:
             connection.close()
 
@@ -116,9 +122,11 @@ class MysqlPlaces:
         await self.fetch(text)
 
     async def tables(self) -> set[str]:
-        tables = {str(name) for (name,) in await self.fetch("SHOW TABLES LIKE 'bpm$%'")}
-        ((_, definition),) = await self.fetch("SHOW CREATE TABLE bpm")
-        there = {f"bpm#P#{name}.ibd" for name, place in places_of(str(definition)).items() if place == self.slow}
+        tables = {str(name) for (name,) in await self.fetch(f"SHOW TABLES LIKE '{self._group}$%'")}
+        ((_, definition),) = await self.fetch(f"SHOW CREATE TABLE {self._group}")
+        there = {
+            f"{self._group}#P#{name}.ibd" for name, place in places_of(str(definition)).items() if place == self.slow
+        }
         return tables | (_files(Path(self.slow)) ^ there)
 
     @asynccontextmanager
