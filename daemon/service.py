@@ -11,7 +11,7 @@ from typing import Any
 
 from backends.base import OtherJournal, Store, StoreError
 from backends.ending import done_before, end_tasks
-from daemon.alarms import AlarmKeeper
+from daemon.alarms import AlarmKeeper, Marking
 from daemon.api import api_server
 from daemon.calibration.current import Calibrations
 from daemon.conditions.processes.servers import conditions_servers
@@ -169,8 +169,15 @@ class Service:
             give_up_s=CALIBRATED_WITHIN_S,
         )
         self.folders = opened_folders(loaded, events)
-        self.alarms = AlarmKeeper(loaded.state_dir, self._outside, events, self._status)
         self.marks = MarkKeeper(self.store, loaded.state_dir, self._outside, events)
+        self.alarms = AlarmKeeper(
+            loaded.state_dir,
+            self._outside,
+            events,
+            self._status,
+            marking=Marking.of(config),
+            make_mark=self.marks.keep,
+        )
         self.retention = RetentionKeeper(
             self.store, config, loaded.state_dir, self._outside, events, pipelines=self.pipelines
         )
@@ -180,7 +187,7 @@ class Service:
             self._outside,
             events,
             pipelines=self.pipelines,
-            marks_waiting=lambda: self.marks.status().waiting,
+            marks_waiting=lambda: self.marks.status().waiting + self.alarms.marks_waiting,
         )
         self.tiers = TierKeeper(
             self.store,
@@ -480,6 +487,7 @@ class Service:
         self.workloads.change(config)
         self.retention.change(config)
         self.decimation.change(config)
+        self.alarms.change(Marking.of(config))
         self.tiers.change(config)
         for pipeline in self.pipelines.values():
             pipeline.change(config)

@@ -183,7 +183,21 @@ class DecimationKeeper(Looking):
 
     def spans(self, group: str) -> tuple[Span, ...]:
         """The stretches of time of which readings of a group were reduced, or are being reduced, as last looked."""
-        return spans_of(each.period for each in self._account.get(group, ()))
+        return self._spans(self._account, group)
+
+    async def spans_now(self, group: str) -> tuple[Span, ...]:
+        """The same; where nobody looked yet, the store is asked.
+
+        Raises:
+            StoreError: it does not answer.
+        """
+        if not self._account and isinstance(self._store, Decimating):
+            return self._spans(await self._store.decimated(), group)
+        return self.spans(group)
+
+    def _spans(self, account: Mapping[str, Sequence[Decimated]], group: str) -> tuple[Span, ...]:
+        now = [] if self._reducing is None else [self._reducing[0].period]
+        return spans_of([*(each.period for each in account.get(group, ())), *(p for p in now if p.group == group)])
 
     def status(self) -> DecimationStatus | None:
         """How it is; None where nothing is to be reduced."""
