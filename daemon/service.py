@@ -4,45 +4,34 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from backends.base import OtherJournal, Store, StoreError
-from backends.ending import done_before, end_tasks
+from backends.ending import end_tasks
 from daemon.alarms import AlarmKeeper, Marking
 from daemon.api import api_server
 from daemon.calibration.current import Calibrations
 from daemon.conditions.processes.servers import conditions_servers
 from daemon.core.configuration import LoadedConfig
-from daemon.core.configuration.database import conditions_store_of, durability_of, in_its_field, layout_of, store_of
+from daemon.core.configuration.database import conditions_store_of, durability_of, in_its_field, store_of
 from daemon.core.configuration.reload import Reloader
 from daemon.core.monitoring.event_log import EventLog
 from daemon.core.monitoring.events import KEPT, Events
-from daemon.core.outcome import CommandFailed, cannot_listen, reasons_of
+from daemon.core.outcome import CommandFailed, reasons_of
 from daemon.core.outside import Outside
 from daemon.core.process import descriptors
 from daemon.core.process.state_folder import only_one
 from daemon.core.supervision.notify import Notifier
-from daemon.core.supervision.progress_watch import Part
 from daemon.core.supervision.supervision import Supervision, status_line
+from daemon.data_path import COMMIT_WITHIN_S, DataPath
 from daemon.decimation.keeper import DecimationKeeper
 from daemon.folders.opened import opened_folders
 from daemon.marks import MarkKeeper
-from daemon.pipeline.intake import Intake, open_intake
-from daemon.pipeline.pipeline import Pipeline
-from daemon.pipeline.recovery import (
-    InStore,
-    RecoveredGroup,
-    ask_store,
-    recover_group,
-    refuse_unknown_groups,
-    runs_of,
-)
+from daemon.pipeline.recovery import InStore, refuse_unknown_groups
 from daemon.retention.keeper import RetentionKeeper
-from daemon.sources.base import Source
-from daemon.sources.kinds import make_source, tls_contexts
 from daemon.telemetry.status.reporter import Reporter
 from daemon.telemetry.status.storage import StorageReport
 from daemon.telemetry.status.stream import StatusStream
@@ -53,10 +42,6 @@ from daemon.workloads.workloads import Workloads
 from schemas.api.status import Status
 from schemas.config import Config
 from schemas.states import DaemonState
-
-COMMIT_WITHIN_S = 20.0
-"""How long the end of the service waits for the database. What is not committed then is reported, and senders that got
-no acknowledgement still have it."""
 
 STORE_WITHIN_S = 1.0
 """A database that answers within this time is asked before anything is received: then nothing has to be kept twice."""
@@ -147,16 +132,12 @@ class Service:
         self.config = config = loaded.config
         self._outside = outside or Outside.real()
         self.events = events = events or Events()
-        self.groups = {section.name: section.group() for section in config.groups}
-        self.intakes: dict[str, Intake] = {}
-        self.pipelines: dict[str, Pipeline] = {}
-        self._sources: list[Source] = []
-        self._state_dir = loaded.state_dir
-        self._tls = tls_contexts(loaded)
         try:
             self.store: Store = store_of(loaded)
         except StoreError as error:
             raise CommandFailed(in_its_field(error, config)) from None
+        self._path = DataPath(loaded, self.store, self._outside, events, superseded=self._give_up)
+        self.groups, self.intakes, self.pipelines = self._path.groups, self._path.intakes, self._path.pipelines
         asked = {section.name: durability_of(section, config) for section in config.groups}
         report = StoreReport(config.database.backend, loaded.target, asked, events)
         self._store_report = report
@@ -209,7 +190,7 @@ class Service:
             events,
             intakes=self.intakes,
             pipelines=self.pipelines,
-            sources=self._sources,
+            sources=self._path.sources,
             workloads=self.workloads.status,
             alarms=self.alarms.statuses,
             marks=self.marks.status,
@@ -229,7 +210,7 @@ class Service:
             heat_of=self.tiers.heat_of,
         )
         self._notifier = notifier or Notifier({})
-        self._supervision = Supervision(self._notifier, self._status, self._parts, events)
+        self._supervision = Supervision(self._notifier, self._status, self._path.parts, events)
         self.reload_wanted = asyncio.Event()
         self._reloader = Reloader(
             loaded,
@@ -244,12 +225,11 @@ class Service:
         self._ready: Callable[[Addresses], None] = lambda addresses: None
         self._failure: str | None = None
         self._background: list[asyncio.Task[None]] = []
-        self._committing: list[asyncio.Task[None]] = []
 
     @property
     def addresses(self) -> Addresses:
         """Where it listens."""
-        return Addresses(api=self._api.address, sources=tuple(source.status().address for source in self._sources))
+        return Addresses(api=self._api.address, sources=tuple(source.status().address for source in self._path.sources))
 
     def announce_run(self, epoch: int) -> dict[str, int | None]:
         """The timing system was restarted, and has this epoch now, 0 where nobody knows it.
@@ -297,7 +277,7 @@ class Service:
             self.conditions.start_when_free()
         if self.folders is not None:
             self._start(tasks, "folders", self.folders.run())
-        await self._open_intakes()
+        await self._path.open()
         in_store = await self._find_store(stop)
         if in_store is None:
             return
@@ -305,16 +285,11 @@ class Service:
         self._start(tasks, "store watch", self._store_watch.run())
         self._start(tasks, "marks", self.marks.run())
         await self.workloads.open()
-        recovered = await self._make_pipelines(in_store)
-        # What is left half done the next start does.
-        if await done_before(stop, self._take_again(recovered)) is None:
+        looked = self.reporter.look_at_store
+        if not await self._path.go_on(in_store, tasks, stop, availability_changed=looked, made=self._note_risk):
             return
-        for pipeline in self.pipelines.values():
-            self._committing.append(tasks.create_task(pipeline.run(), name=f"committer {pipeline.group.name}"))
-        if await done_before(stop, self._catch_up()) is None:
-            return
-        if not self._sources:
-            await self._start_sources()
+        if not self._path.sources:
+            await self._path.start_sources()
         self.reporter.state = DaemonState.RUNNING
         self._say_ready("taking readings")
         self._start(tasks, "retention", self.retention.run())
@@ -336,17 +311,10 @@ class Service:
         await self.workloads.end()
         if self.conditions is not None:
             await self.conditions.end()
-        for source in self._sources:
-            await source.stop()
-        self.events.taking_no_more()
-        for pipeline in self.pipelines.values():
-            pipeline.end()
-        await self._finish_committing()
-        for intake in self.intakes.values():
-            await intake.end()
+        await self._path.stop_taking()
+        await self._path.finish()
         self._notifier.extend(CLOSE_WITHIN_S)
-        for source in self._sources:
-            await source.close()
+        await self._path.close_sources()
         self._api.stop()
         await end_tasks(*self._background)
         await self.storage.close()
@@ -361,20 +329,11 @@ class Service:
         """Run something until the end, which cancels it."""
         self._background.append(tasks.create_task(what, name=name))
 
-    # --- pipelines and sources ----------------------------------------------------------------------------------
-
-    async def _open_intakes(self) -> None:
-        for name, group in self.groups.items():
-            self.intakes[name] = await open_intake(
-                group, self.config, self._state_dir, self.events, outside=self._outside
-            )
-            self.intakes[name].start()
-
     async def _find_store(self, stop: asyncio.Event) -> dict[str, InStore] | None:
         """What the store has, as soon as it answers; None when `stop` came first. May start the sources before."""
         away = asyncio.Event()
         opening = asyncio.create_task(
-            self._store_watch.open(stop, self._ask_store, away=away, is_taking=lambda: bool(self._sources))
+            self._store_watch.open(stop, self._path.ask_store, away=away, is_taking=lambda: bool(self._path.sources))
         )
         waiting = asyncio.create_task(away.wait())
         try:
@@ -382,86 +341,16 @@ class Service:
                 await asyncio.wait([opening, waiting], timeout=STORE_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
                 if not opening.done() and not stop.is_set():
                     self.reporter.state = DaemonState.STORE_AWAY
-                    await self._start_sources()
+                    await self._path.start_sources()
                     self._say_ready("taking readings into the intake's log until the database answers,")
             return await opening
         finally:
             await end_tasks(opening, waiting)
 
-    async def _take_again(self, recovered: Mapping[str, RecoveredGroup]) -> None:
-        """Go on from what journals that come back hold."""
-        for name, found in recovered.items():
-            if found.was_elsewhere:
-                await self.intakes[name].doubt()
-            self.pipelines[name].take_again(found.again)
-
-    async def _catch_up(self) -> None:
-        """Let what the intakes' logs hold go on."""
-        for name, intake in self.intakes.items():
-            await intake.catch_up(self.pipelines[name])
-
-    async def _ask_store(self) -> dict[str, InStore]:
-        return {name: await ask_store(self.store, group, self.config) for name, group in self.groups.items()}
-
-    async def _make_pipelines(self, in_store: dict[str, InStore]) -> dict[str, RecoveredGroup]:
-        recovered = {
-            section.name: await recover_group(
-                in_store[section.name],
-                self.groups[section.name],
-                self.config,
-                self._state_dir,
-                self.events,
-                outside=self._outside,
-                durability=durability_of(section, self.config),
-            )
-            for section in self.config.groups
-        }
-        runs = runs_of(recovered.values())
-        for section in self.config.groups:
-            self.pipelines[section.name] = Pipeline(
-                self.groups[section.name],
-                self.config,
-                self.store,
-                layout=layout_of(section, self.config),
-                durability=durability_of(section, self.config),
-                runs=runs,
-                recovered=recovered[section.name],
-                events=self.events,
-                clock=self._outside.clock,
-                availability_changed=self.reporter.look_at_store,
-                superseded=partial(self._give_up, section.name),
-                pinned=self.intakes[section.name].stretches,
-            )
-        self._note_risk()
-        return recovered
-
-    async def _start_sources(self) -> None:
-        """Take readings from now on."""
-        for index, section in enumerate(self.config.sources):
-            source = make_source(section, self.intakes, self.events, self._tls[index])
-            try:
-                await source.start()
-            except OSError as error:
-                at = section.listening
-                assert at is not None, "one that does not listen raises none"
-                raise cannot_listen(f"sources[{index}]", at.host, at.port, error) from None
-            self._sources.append(source)
-        self.events.taking_readings()
-
     def _say_ready(self, taking: str) -> None:
         self.events.info(f"{taking} at {', '.join(self.addresses.sources)}; API at {self._api.address}")
         self._notifier.ready(status_line(self._status()))
         self._ready(self.addresses)
-
-    async def _finish_committing(self) -> None:
-        if self._committing:
-            _, late = await asyncio.wait(self._committing, timeout=COMMIT_WITHIN_S)
-            await end_tasks(*late)
-        # Together: each may have to wait for the disk, and all of them are to get as far as they can.
-        closing = (pipeline.close(COMMIT_WITHIN_S) for pipeline in self.pipelines.values())
-        for problem in await asyncio.gather(*closing, return_exceptions=True):
-            if problem is not None:
-                raise problem
 
     def _note_risk(self) -> None:
         for pipeline in self.pipelines.values():
@@ -471,11 +360,6 @@ class Service:
 
     def _status(self) -> Status:
         return self.reporter.status()
-
-    def _parts(self) -> list[Part]:
-        """What has to move while the daemon runs, for the watchdog."""
-        pipelines = (part for each in (self.pipelines, self.intakes) for way in each.values() for part in way.parts())
-        return [*pipelines, *(part for source in self._sources for part in source.parts())]
 
     def _change(self, config: Config) -> None:
         """Take over what of a configuration can change while the daemon runs."""
@@ -489,9 +373,4 @@ class Service:
         self.decimation.change(config)
         self.alarms.change(Marking.of(config))
         self.tiers.change(config)
-        for pipeline in self.pipelines.values():
-            pipeline.change(config)
-        for intake in self.intakes.values():
-            intake.change(config)
-        for source, section in zip(self._sources, config.sources, strict=True):
-            source.change(section)
+        self._path.change(config)

@@ -14,7 +14,8 @@ from typing import NoReturn
 import pytest
 import uvloop
 
-from backends.postgresql.server.embedded import ELSEWHERE, EmbeddedPostgresql
+from backends.postgresql.server.account import ELSEWHERE
+from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.throwaway.base import ServerProcess
 from backends.throwaway.mariadb import ThrowawayMariadb
 from backends.throwaway.mongodb import ThrowawayMongodb, named_server

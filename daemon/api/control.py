@@ -41,7 +41,7 @@ def control_routes(service: ApiService) -> APIRouter:
         """Begin to offer the dead letters to the database again, in order; the same address tells how far that is."""
         chosen = _chosen(service, group)
         for each in chosen.values():
-            each.begin_retry()
+            each.letters.begin_retry()
         return _retried(chosen)
 
     @routes.get("/api/v1/dead-letters/retry", responses=unknown)
@@ -55,11 +55,11 @@ def control_routes(service: ApiService) -> APIRouter:
         gone = {}
         chosen = _chosen(service, group)
         for name, pipeline in chosen.items():
-            if pipeline.retried.running:
+            if pipeline.letters.retried.running:
                 raise ApiError(409, f"dead letters of group {name!r} are being retried", "try again when that is done")
         with _errors_answered():
             for name, pipeline in chosen.items():
-                amount = await pipeline.discard()
+                amount = await pipeline.letters.discard()
                 gone[name] = Discarded(letters=amount.blocks, triggers=amount.triggers, readings=amount.readings)
         return DiscardedByGroup(gone)
 
@@ -67,7 +67,7 @@ def control_routes(service: ApiService) -> APIRouter:
 
 
 def _retried(pipelines: Mapping[str, Pipeline]) -> RetriedByGroup:
-    return RetriedByGroup({name: Retried(**asdict(each.retried)) for name, each in pipelines.items()})
+    return RetriedByGroup({name: Retried(**asdict(each.letters.retried)) for name, each in pipelines.items()})
 
 
 @contextlib.contextmanager

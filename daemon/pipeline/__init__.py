@@ -25,8 +25,9 @@ Read in this order:
 - `backlog`: closed blocks in order, in memory and in the `journal`, which writes, syncs and reads in its own thread.
 - `committer`: batches, attempts, and what to do when the store rejects something or has lost it; its `placer` asks the
   ledger of the database where late readings go that assembly remembers no more.
-- `dead_letters`: what was rejected, on disk with its reason, until it is retried or discarded.
+- `dead_letters`: what was rejected, on disk with its reason, until it is retried or discarded: `letters_on_request`.
 - `instruments`: beside the way: which instruments are missing, late, silent or out of step.
 - `recovery`: what is taken over from the process before: history, position, journal, dead letters.
-- `pipeline`: joins them; `figures` is what it reports of itself, `announcements` what an operator reads of it.
+- `pipeline`: joins them, as `construction` makes them; its `closing_timer` closes what stays incomplete. `figures` is
+  what it reports of itself, with its `losses`; `announcements` is what an operator reads of it.
 """

@@ -2,11 +2,15 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from daemon.pipeline.assembly import AssemblyCounts
-from daemon.pipeline.committer import CommitCounts
+from daemon.core.outside.clock import Instant
+from daemon.pipeline.assembly import Assembly, AssemblyCounts, ReportAssembly
+from daemon.pipeline.backlog import Backlog
+from daemon.pipeline.committer import CommitCounts, Committer
+from daemon.pipeline.dead_letters import DeadLetters
 from daemon.pipeline.journal import Amount
+from daemon.pipeline.losses import Losses
 from schemas.api.status import Recent
 from schemas.batch import JournalPosition
 
@@ -106,3 +110,56 @@ class PipelineFigures:
     def has_risk_limit(self) -> bool:
         """Whether the server tells after what time an acknowledged reading is safe."""
         return math.isfinite(self.risk_ms)
+
+
+def figures_of(
+    assembly: Assembly | ReportAssembly,
+    backlog: Backlog,
+    committer: Committer,
+    dead_letters: DeadLetters,
+    *,
+    losses: Losses,
+    recovered: Amount,
+    retried: int,
+    now: Instant,
+) -> PipelineFigures:
+    """All counts and amounts as they are now.
+
+    recovered: what the journal held at the start and the database lacked. retried: see `PipelineFigures`.
+    """
+    counts, attempts = assembly.counts, committer.attempts
+    lost = replace(backlog.lost)
+    lost.change(committer.lost.triggers, committer.lost.readings, committer.lost.blocks)
+    return PipelineFigures(
+        dropped=dict(losses.dropped),
+        lost_before=dict(losses.lost),
+        skipped_lately=losses.skipped_lately(now),
+        lost_lately=losses.lost_lately(now),
+        run=assembly.run,
+        newest=assembly.newest,
+        open=assembly.open,
+        assembling=assembly.held,
+        assembled=replace(counts, refused=dict(counts.refused), aside=dict(counts.aside)),
+        recovered=recovered.plus(backlog.came_back),
+        waiting=backlog.waiting,
+        memory_bytes=backlog.memory_bytes,
+        journal_bytes=backlog.journal_bytes,
+        room_bytes=backlog.room_bytes,
+        bytes_a_reading=backlog.bytes_a_reading,
+        is_full=backlog.is_full,
+        journal_problem=backlog.problem,
+        committed=replace(committer.counts),
+        committed_ns=committer.committed_ns,
+        account_at_start=committer.account.at_start,
+        store_problem=attempts.problem,
+        store_problem_since_ns=attempts.problem_since_ns,
+        asked_ns=attempts.asked_ns,
+        at_risk=committer.at_risk(now.monotonic_ns),
+        risk_ms=committer.risk_ms,
+        lost=lost,
+        dead_letters=replace(dead_letters.amount),
+        letters_aside=dead_letters.aside_readings,
+        aside_since_ns=dead_letters.aside_since_ns,
+        retried=retried,
+        discarded=dead_letters.discarded_readings,
+    )

@@ -1,51 +1,46 @@
 """The pipeline of one group: its parts, joined in the order of the data's way. Sources put blocks in."""
 
 import asyncio
-import dataclasses
 from collections.abc import Callable, Container, Iterable, Sequence
 
 import numpy as np
 
-from backends.base import OtherJournal, Store, StoreError
-from backends.ending import end_tasks
+from backends.base import OtherJournal, Store
 from daemon.core.monitoring.events import Events
 from daemon.core.monitoring.metrics import Latencies
 from daemon.core.outside import Clock
 from daemon.core.outside.clock import Instant
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announcements import Announcements
-from daemon.pipeline.assembly import Assembly, Joined, Origin, Receipts, ReportAssembly, Runs
-from daemon.pipeline.assembly.reading_set import ReadingSet
-from daemon.pipeline.assembly.sessions import Sessions
-from daemon.pipeline.backlog import Backlog
+from daemon.pipeline.assembly import Joined, Origin, Runs
 from daemon.pipeline.closed_blocks import readings_of
+from daemon.pipeline.closing_timer import ClosingTimer
 from daemon.pipeline.committer import Committer
-from daemon.pipeline.dead_letters import Outcome, Retrying
+from daemon.pipeline.construction import assembly_of, backlog_of, change_limits
 from daemon.pipeline.dropped import DroppedPeriods
-from daemon.pipeline.figures import PipelineFigures
+from daemon.pipeline.figures import PipelineFigures, figures_of
 from daemon.pipeline.instruments import Instruments
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.lately import Lately
+from daemon.pipeline.letters_on_request import LettersOnRequest
+from daemon.pipeline.losses import Losses
 from daemon.pipeline.placing import to_place, without
 from daemon.pipeline.recovery import RecoveredGroup
 from schemas.batch import ClosedBlock, Durability, Layout
 from schemas.config import Config
 from schemas.readings import Array, InstrumentGroup
-from schemas.retention import Period, are_within, spans_of
-
-MOST_LOST = 2**62
-"""A sender that greets with forged numbers must not have counts grow beyond what programs can read."""
+from schemas.retention import Period
 
 
 class Pipeline:
     """One group on its way from block to commit.
 
-    Everything but `run`, `close`, `retry` and `discard` is called on the event loop and returns at once.
+    Everything but `run` and `close` is called on the event loop and returns at once.
 
     availability_changed: called when the store goes away or comes back, as commits show it.
     superseded: called when the store is at the position of another journal: this process can commit nothing more.
     pinned: sessions of which the intake's log may hold something.
-    instruments: how each instrument is. dropped: what of the group was dropped by retention.
+    instruments: how each instrument is. letters: its dead letters, as operators deal with them. dropped: what of the
+    group was dropped by retention.
     """
 
     def __init__(
@@ -72,59 +67,23 @@ class Pipeline:
         self._announcements = Announcements(group.name, events, reports=group.reports)
         self._announcements.remember(recovered.history)
         self._recovered = recovered.amount
-        self._dropped: dict[str, int] = {}
-        self._lost: dict[str, int] = {}
-        self._skipped_lately = Lately()
-        self._lost_lately: dict[str, Lately] = {}
+        self._losses = Losses()
         if recovered.lost:
             self.note_lost(recovered.lost, "database")
             self._announcements.lost_at_start()
-        self._assembly = (
-            _reports(group, recovered, pinned)
-            if group.reports
-            else Assembly(
-                group,
-                timeout_ns=int(config.assembly.timeout_ms * 1e6),
-                window=config.assembly.window,
-                max_open=config.assembly.max_open,
-                runs=runs,
-                history=recovered.history,
-                is_whole=recovered.is_whole,
-                epochs=recovered.state.runs,
-                sessions=recovered.state.sessions,
-                stored=recovered.stored.sessions,
-                claimed=recovered.claimed,
-                is_uncertain=bool(recovered.again),
-                letters=recovered.letters,
-                placing=recovered.placing,
-                pinned=pinned,
-            )
-        )
-        self._backlog = Backlog(
-            recovered.journal,
-            position=recovered.held,
-            state=recovered.stored,
-            newest=recovered.state,
-            states=recovered.states,
-            clock=clock,
-            recovered=recovered.amount,
-            revocable=recovered.revocable,
-            acknowledged=recovered.acknowledged,
-            max_memory=_bytes(config.committer.max_waiting_mib),
-            announcements=self._announcements,
-            full=self._full,
-            spooled=self._spooled,
+        self._assembly = assembly_of(group, config, runs, recovered, pinned)
+        self._backlog = backlog_of(
+            config, recovered, clock, self._announcements, full=self._full, spooled=self._spooled
         )
         self._dead_letters = recovered.dead_letters
         writing = asyncio.Lock()
-        self._retrying = Retrying(store, group, recovered.dead_letters, writing)
-        self._retry: asyncio.Task[Outcome] | None = None
+        self.letters = LettersOnRequest(store, group, recovered.dead_letters, writing, self._announcements)
         self.dropped = DroppedPeriods((each.period for each in recovered.dropped), recovered.reduced)
         self._committer = Committer(
             store,
             group,
             durability=durability,
-            settings=config.committer,
+            config=config,
             clock=clock,
             backlog=self._backlog,
             dead_letters=recovered.dead_letters,
@@ -133,7 +92,7 @@ class Pipeline:
             availability_changed=availability_changed,
             superseded=superseded,
             placed=self._placed,
-            account=recovered.position,
+            found=recovered.position,
             journal=recovered.id,
             formerly=recovered.formerly,
             formerly_upto=recovered.reach,
@@ -141,24 +100,18 @@ class Pipeline:
             writing=writing,
             dropped=self.dropped,
         )
-        self._attempt_s = longest_attempt_s(config)
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer = ClosingTimer(self._now, self._assembly, self._backlog, self._close_due)
         self._has_ended = False
         self._on_settled: list[Callable[[], None]] = []
         self._on_full: list[Callable[[bool], None]] = []
 
     def change(self, config: Config) -> None:
         """Take over what of a configuration can change while the daemon runs."""
-        self._committer.change(config.committer)
-        self._attempt_s = longest_attempt_s(config)
+        self._committer.change(config)
         self.instruments.change(config.alarms)
-        self._backlog.change_limits(
-            max_memory=_bytes(config.committer.max_waiting_mib),
-            max_journal=config.journal.max_bytes,
-            segment=config.journal.segment_bytes,
-        )
+        change_limits(self._backlog, config)
         self._assembly.change_timeout(int(config.assembly.timeout_ms * 1e6))
-        self._arm_again()
+        self._timer.arm_again()
 
     async def run(self) -> None:
         """Commit until `end`, then until nothing is left."""
@@ -168,7 +121,7 @@ class Pipeline:
 
     def end(self) -> None:
         """Close the open triggers and let `run` return when all is committed."""
-        self._disarm()
+        self._timer.disarm()
         self._handle(self._assembly.flush(self._now()), rearm=False)
         self._has_ended = True
         self._backlog.end()
@@ -178,8 +131,7 @@ class Pipeline:
 
         within_s: for how long `run` was waited for, and for how long the disk is waited for.
         """
-        if self._retry is not None:
-            await end_tasks(self._retry)
+        await self.letters.end()
         try:
             self._announcements.left_at_risk(await self._backlog.close(within_s))
         except OSError as error:
@@ -247,7 +199,7 @@ class Pipeline:
 
     def drop(self, reason: str, count: int) -> None:
         """Count readings that a source had to throw away."""
-        self._dropped[reason] = self._dropped.get(reason, 0) + count
+        self._losses.drop(reason, count)
 
     @property
     def wanted(self) -> int:
@@ -271,8 +223,7 @@ class Pipeline:
 
     def note_lost(self, readings: int, reason: str) -> None:
         """Count readings that are proven lost before they came, or before this process began."""
-        self._lost[reason] = min(MOST_LOST, self._lost.get(reason, 0) + readings)
-        self._lost_lately.setdefault(reason, Lately()).note(self._lost[reason], self._now())
+        self._losses.lose(readings, reason, self._now())
 
     def connect(self, *, spooled: bool, session: int | None = None, first: int = 0, upto: int | None = None) -> Joined:
         """Let a sender that wants acknowledgements begin, or go on with its session.
@@ -340,7 +291,7 @@ class Pipeline:
         is_full = self._dead_letters.room <= 0
         self._assembly.let_set_aside(not is_full)
         self._announcements.no_room_aside(self._assembly.counts.refused.get("no_room_aside", 0), is_full=is_full)
-        self._skipped_lately.note(self._assembly.counts.skipped, self._now())
+        self._losses.note_skipped(self._assembly.counts.skipped, self._now())
 
     def announce_run(self, epoch: int) -> int | None:
         """The timing system was restarted, and has this epoch now; 0 where nobody knows it.
@@ -356,39 +307,6 @@ class Pipeline:
         """Take note of how young an acknowledged reading may be, in ms, and still be lost with the server."""
         self._committer.note_risk(risk_ms)
 
-    async def retry(self) -> Outcome:
-        """Offer the dead letters to the store again.
-
-        Raises:
-            StoreError: the store went away.
-            OSError: the disk failed.
-        """
-        try:
-            return await self._retrying.round()
-        finally:
-            self._announcements.retried(self._retrying.outcome)
-
-    def begin_retry(self) -> None:
-        """Offer the dead letters to the store again in the background, unless that is under way."""
-        if self._retry is None or self._retry.done():
-            self._retrying.announce()
-            self._retry = asyncio.create_task(self.retry(), name=f"retry {self.group.name}")
-
-    @property
-    def retried(self) -> Outcome:
-        """What became of the dead letters that `begin_retry` offers, up to now; raises what is a defect."""
-        if self._retry is not None and self._retry.done() and not self._retry.cancelled():
-            error = self._retry.exception()
-            if error is not None and not isinstance(error, StoreError | OSError):
-                raise error
-        return self._retrying.outcome
-
-    async def discard(self) -> Amount:
-        """Throw the dead letters away; raises OSError."""
-        amount = await self._retrying.discard()
-        self._announcements.discarded(amount)
-        return amount
-
     @property
     def waiting(self) -> Amount:
         """What is closed and not committed yet, in memory or in the journal alone."""
@@ -398,11 +316,6 @@ class Pipeline:
         """Whether something waits for the database that is of a period, or may be."""
         return self._backlog.waits_for(period)
 
-    async def letters_of(self, periods: Sequence[Period]) -> list[bool]:
-        """Which periods dead letters are of that may still be committed; raises OSError."""
-        times = await self._dead_letters.times()
-        return [bool(are_within(spans_of([period]), times).any()) for period in periods]
-
     @property
     def latencies(self) -> Latencies:
         """From a trigger's closing to the store's acknowledgement."""
@@ -410,57 +323,23 @@ class Pipeline:
 
     def figures(self) -> PipelineFigures:
         """All counts and amounts as they are now."""
-        assembly, backlog, committer = self._assembly, self._backlog, self._committer
-        now, lost = self._now(), dataclasses.replace(backlog.lost)
-        lost.change(committer.lost.triggers, committer.lost.readings, committer.lost.blocks)
-        return PipelineFigures(
-            dropped=dict(self._dropped),
-            lost_before=dict(self._lost),
-            skipped_lately=self._skipped_lately.recent(now),
-            lost_lately={reason: lately.recent(now) for reason, lately in self._lost_lately.items()},
-            run=assembly.run,
-            newest=assembly.newest,
-            open=assembly.open,
-            assembling=assembly.held,
-            assembled=dataclasses.replace(
-                assembly.counts, refused=dict(assembly.counts.refused), aside=dict(assembly.counts.aside)
-            ),
-            recovered=self._recovered.plus(backlog.came_back),
-            waiting=backlog.waiting,
-            memory_bytes=backlog.memory_bytes,
-            journal_bytes=backlog.journal_bytes,
-            room_bytes=backlog.room_bytes,
-            bytes_a_reading=backlog.bytes_a_reading,
-            is_full=backlog.is_full,
-            journal_problem=backlog.problem,
-            committed=dataclasses.replace(committer.counts),
-            committed_ns=committer.committed_ns,
-            account_at_start=committer.account_at_start,
-            store_problem=committer.problem,
-            store_problem_since_ns=committer.problem_since_ns,
-            asked_ns=committer.asked_ns,
-            at_risk=committer.at_risk(now.monotonic_ns),
-            risk_ms=committer.risk_ms,
-            lost=lost,
-            dead_letters=dataclasses.replace(self._dead_letters.amount),
-            letters_aside=self._dead_letters.aside_readings,
-            aside_since_ns=self._dead_letters.aside_since_ns,
-            retried=self._retrying.readings,
-            discarded=self._dead_letters.discarded_readings,
+        return figures_of(
+            self._assembly,
+            self._backlog,
+            self._committer,
+            self._dead_letters,
+            losses=self._losses,
+            recovered=self._recovered,
+            retried=self.letters.readings,
+            now=self._now(),
         )
 
     def parts(self) -> list[Part]:
         """What has to move while the daemon runs, for the watchdog."""
-        group, deadline = self.group.name, self._assembly.deadline_ns
-        is_overdue = deadline is not None and deadline < self._now().monotonic_ns and not self.is_full
+        group = self.group.name
         return [
-            Part(name=f"the closing of triggers of group {group}", steps=deadline or 0, is_busy=is_overdue),
-            Part(
-                name=f"the committer of group {group}",
-                steps=self._committer.steps,
-                is_busy=self._backlog.has_work,
-                extra_s=self._attempt_s,
-            ),
+            self._timer.part(f"the closing of triggers of group {group}"),
+            self._committer.part(f"the committer of group {group}"),
             *self._backlog.parts(group),
         ]
 
@@ -472,28 +351,10 @@ class Pipeline:
             for block in blocks:
                 self._announcements.closed(block.ledger)
             self._backlog.put(blocks)
-        if rearm and self._timer is None:
-            self._arm()
-
-    def _arm(self) -> None:
-        if self.is_full:
-            return
-        deadline = self._assembly.deadline_ns
-        if deadline is not None:
-            delay = max(0.0, (deadline - self._now().monotonic_ns) / 1e9)
-            self._timer = asyncio.get_running_loop().call_later(delay, self._close_due)
-
-    def _arm_again(self) -> None:
-        self._disarm()
-        self._arm()
-
-    def _disarm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if rearm:
+            self._timer.arm()
 
     def _close_due(self) -> None:
-        self._timer = None
         self._handle(self._assembly.close_due(self._now()))
         self._report_settled()
 
@@ -528,36 +389,10 @@ class Pipeline:
         # While senders are held back nothing can complete a trigger: closing it would call instruments late that
         # are not.
         if is_full:
-            self._disarm()
+            self._timer.disarm()
         else:
             self._assembly.restart_timeouts(self._now())
-            self._arm()
+            self._timer.arm()
         self._announcements.backpressure(is_full)
         for callback in self._on_full:
             callback(is_full)
-
-
-def _reports(group: InstrumentGroup, recovered: RecoveredGroup, pinned: Container[int]) -> ReportAssembly:
-    receipts = Receipts()
-    sessions = Sessions(
-        receipts,
-        recovered.state.sessions,
-        recovered.stored.sessions,
-        recovered.claimed,
-        is_uncertain=bool(recovered.again),
-        pinned=pinned,
-    )
-    letters = np.empty(0, group.record) if recovered.letters is None else recovered.letters
-    return ReportAssembly(group, sessions, receipts, ReadingSet(letters))
-
-
-def longest_attempt_s(config: Config) -> float:
-    """How long a committer may be at one attempt, in s.
-
-    That is a connection and a transaction, each given up after the database's time, and the pause before the next.
-    """
-    return 2 * config.database.command_timeout_s + config.committer.retry_most_ms / 1e3
-
-
-def _bytes(mib: float) -> int:
-    return int(mib * 2**20)

@@ -33,6 +33,9 @@ from schemas.queries import LedgerNeighbours, LedgerRows, LedgerTail, TriggersRe
 from schemas.readings import Array, InstrumentGroup, join
 from schemas.states import AsideReason
 
+PLACE = ["trigger", "instrument"]
+"""Where a reading of a run belongs."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Found:
@@ -145,9 +148,9 @@ class Placer:
         # With what was dropped nothing can be compared any more.
         other = double & (compared | vague) & ~gone
         if other.any():
-            other[other] = ~await self._are_there(run, aside[other], [*rejected, within, block])
+            stored = await self._there(run, aside[other], [*rejected, within, block])
             # Asked after that: a period is told before any of it is reduced.
-            other &= ~are_dropped(rows, aside, self._dropped.have_less)[0]
+            other[other] = self._are_others(aside[other], stored, self._have_less(rows, aside[other]))
         left = {AsideReason.AMBIGUOUS: odd, AsideReason.CONFLICT: other, AsideReason.DROPPED: gone & ~there}
         return _Found(block=block, double=double & ~other, left=left)
 
@@ -166,18 +169,31 @@ class Placer:
         known = self._note_placed(run, rows["trigger"], False)
         return with_counts(block, rows, np.where(known < 0, skipped, known), duplicates)
 
-    async def _are_there(self, run: int, readings: Array, blocks: list[ClosedBlock]) -> Array:
-        """Which readings of a run the database has, or gets with these blocks, as they are: bool, shape (n,)."""
+    async def _there(self, run: int, readings: Array, blocks: list[ClosedBlock]) -> Array:
+        """What the database has, or gets with these blocks, of the triggers of readings of a run; see `comparable`."""
         asked = _some(np.unique(readings["trigger"]))
         wanted = [TriggersReadings(group=self._group, run=run, triggers=triggers) for triggers in asked]
-        there = [readings_of_run(block, run) for block in blocks]
-        return self._among(readings, [*there, *[await self._ask(query) for query in wanted]])
-
-    def _among(self, readings: Array, there: list[Array]) -> Array:
-        """Which readings are the same as one of those that are there: bool, shape (n,)."""
+        there = [readings_of_run(block, run) for block in blocks] + [await self._ask(query) for query in wanted]
         record = self._group.record
-        found = ReadingSet(join([np.empty(0, record), *(comparable(each, record) for each in there)]))
-        return found.have(comparable(readings, record))
+        return join([np.empty(0, record), *(comparable(each, record) for each in there)])
+
+    def _have_less(self, rows: Array, readings: Array) -> Array:
+        """Which readings are of a period of which not all is there: bool, shape (n,).
+
+        At its end those of one trigger lie on both sides, by their own times or by that of the trigger.
+        """
+        have_less = self._dropped.have_less
+        return are_dropped(rows, readings, have_less)[0] | have_less(readings["time_ns"])
+
+    def _are_others(self, readings: Array, there: Array, less: Array) -> Array:
+        """Which readings are others than those in their places: bool, shape (n,); less: of which nothing may be there.
+
+        Of a period that is reduced, what lies around marks is there, and so is what no step has come to.
+        """
+        others = ~ReadingSet(there).have(comparable(readings, self._group.record))
+        if (others & less).any():
+            others &= ~less | np.isin(readings[PLACE], there[PLACE])
+        return others
 
     async def _neighbours(self, run: int, trigger: int) -> Array:
         rows = await self._ask(LedgerNeighbours(group=self._group, run=run, trigger=trigger))

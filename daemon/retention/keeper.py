@@ -221,7 +221,7 @@ class RetentionKeeper(Looking):
         pipeline.dropped.add(period)
         self._told.setdefault(period.group, set()).add(period)
         # What waited when it was planned may be a dead letter now.
-        return not any(await pipeline.letters_of([period]))
+        return not any(await pipeline.letters.are_of([period]))
 
     # --- what others ask ----------------------------------------------------------------------------------------
 

@@ -86,7 +86,7 @@ def waiting_of(pipeline: Pipeline, partitions: Sequence[Partition]) -> dict[str,
 async def lying_of(pipeline: Pipeline, partitions: Sequence[Partition]) -> dict[str, str]:
     """The partitions that dead letters are of, by name, and what to do about these; raises OSError."""
     periods = _periods(pipeline, partitions)
-    lying = await pipeline.letters_of(periods)
+    lying = await pipeline.letters.are_of(periods)
     why = "dead letters are of it: `triggerlog dead-letters` retries or discards them"
     return {period.name: why for period, is_so in zip(periods, lying, strict=True) if is_so}
 

@@ -17,7 +17,7 @@ from backends.ending import done_before
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from daemon.client.sender import Sender
 from daemon.core.monitoring.event_log import read_events
-from daemon.service import Service
+from daemon.data_path import DataPath
 from schemas.readings import Array
 from tests.support.processes import Running, free_port, running, triggerlog, until
 
@@ -336,10 +336,10 @@ async def test_the_end_does_not_wait_for_a_log_that_cannot_go_on() -> None:
         async def catch_up(self, pipeline: object) -> None:
             await asyncio.Event().wait()
 
-    service = Service.__new__(Service)
-    service.intakes, service.pipelines = {"bpm": Stuck()}, {"bpm": None}
+    path = DataPath.__new__(DataPath)
+    path.intakes, path.pipelines = {"bpm": Stuck()}, {"bpm": None}
     stop = asyncio.Event()
-    catching_up = asyncio.create_task(done_before(stop, service._catch_up()))
+    catching_up = asyncio.create_task(done_before(stop, path._catch_up()))
     await asyncio.sleep(0)
     stop.set()
     assert await asyncio.wait_for(catching_up, 20) is None

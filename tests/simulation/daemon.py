@@ -253,7 +253,7 @@ class SimulatedDaemon:
         """Offer the dead letters again, as an operator does."""
         if self.pipeline is not None and self.is_serving:
             try:
-                await self.pipeline.retry()
+                await self.pipeline.letters.retry()
             except (StoreUnavailable, OSError):
                 return
 
@@ -264,7 +264,7 @@ class SimulatedDaemon:
             try:
                 found = await letters.read_all(letters.pending)
                 note({letter.key for letter, _ in found}, {mark for _, block in found for mark in marks_in(block)})
-                await self.pipeline.discard()
+                await self.pipeline.letters.discard()
             except OSError:
                 return
 

@@ -54,24 +54,24 @@ MUTANTS = (
     ),
     Mutant(
         name="do not note what the database acknowledged",
-        file="daemon/pipeline/backlog.py",
+        file="daemon/pipeline/backlog/backlog.py",
         text="            self._acknowledged.note(position)\n",
         to="            pass\n",
         plan="older-database-between-two-lives",
     ),
     Mutant(
         name="sync the same file again after a failed sync",
-        file="daemon/pipeline/journal/journal.py",
+        file="daemon/pipeline/journal/growing.py",
         text=(
             "                self._writer.sync()\n"
             "            except OSError:\n"
-            "                self._end_segment()\n"
+            "                self.end()\n"
             "                raise\n"
         ),
         to=(
             "                self._writer.sync()\n"
             "            except OSError:\n"
-            "                self._is_dirty = False\n"
+            "                self.is_dirty = False\n"
             "                raise\n"
         ),
         seed=156,
@@ -92,14 +92,14 @@ MUTANTS = (
     ),
     Mutant(
         name="do not sync dead letters",
-        file="daemon/pipeline/dead_letters/folder.py",
+        file="daemon/pipeline/dead_letters/writing.py",
         text=("            writer.append(records)\n            writer.sync()\n"),
         to="            writer.append(records)\n",
         seed=4,
     ),
     Mutant(
         name="acknowledge as spooled what is written and not synced",
-        file="daemon/pipeline/backlog.py",
+        file="daemon/pipeline/backlog/backlog.py",
         text="        self._spooled(max(0, state.synced + 1 - self._first - self._settled_here))\n",
         to="        self._spooled(max(0, state.written + 1 - self._first - self._settled_here))\n",
         seed=95,
@@ -120,14 +120,14 @@ MUTANTS = (
     ),
     Mutant(
         name="take a journal for history that does not lead on",
-        file="daemon/pipeline/recovery/recovery.py",
+        file="daemon/pipeline/recovery/in_journal.py",
         text="    leads_on = _leads_on(journal.ids, in_head, position)\n",
         to="    leads_on = True\n",
         seed=10,
     ),
     Mutant(
         name="do not take the readings of loose and foreign blocks again",
-        file="daemon/pipeline/recovery/recovery.py",
+        file="daemon/pipeline/recovery/in_journal.py",
         text="    again = [*journal.read_loose(), *journal.read_foreign()]\n",
         to="    again = list[ClosedBlock]()\n",
         seed=126,
@@ -148,7 +148,7 @@ MUTANTS = (
     ),
     Mutant(
         name="hold nothing of what an asynchronous database may lose",
-        file="daemon/pipeline/committer.py",
+        file="daemon/pipeline/committer/committer.py",
         text="HOLD_TIMES * risk_ms / 1e3)\n",
         to="0.0)\n",
         plan="an-asynchronous-database-loses-what-it-has",
@@ -225,7 +225,7 @@ MUTANTS = (
     ),
     Mutant(
         name="count on the numbers of loose blocks that were taken again",
-        file="daemon/pipeline/recovery/recovery.py",
+        file="daemon/pipeline/recovery/in_journal.py",
         text="    if recovery.loose.blocks:\n        journal.renew()\n",
         to="",
         plan="loose-taken-again-and-killed-midway",
@@ -260,7 +260,7 @@ MUTANTS = (
     ),
     Mutant(
         name="recall of the journal no more triggers than a window has",
-        file="daemon/pipeline/recovery/recovery.py",
+        file="daemon/pipeline/recovery/in_journal.py",
         text="    newest, is_whole = journal.read_last(2 * max(written_with.window, LEAST_WINDOW))\n",
         to="    newest, is_whole = journal.read_last(written_with.window)[0], True\n",
         plan="closed-out-of-order-in-the-journal",
@@ -275,8 +275,8 @@ MUTANTS = (
     ),
     Mutant(
         name="take what is held twice though it became a dead letter",
-        file="daemon/pipeline/assembly/assembly.py",
-        text="            wanted = self._without_letters(*stray, now)\n",
+        file="daemon/pipeline/assembly/screen.py",
+        text="            wanted = self.without_letters(*stray, now)\n",
         to="            wanted = stray\n",
         plan="held-twice-and-a-dead-letter",
     ),
@@ -289,7 +289,7 @@ MUTANTS = (
     ),
     Mutant(
         name="drop what the journal's last blocks count",
-        file="daemon/pipeline/committer.py",
+        file="daemon/pipeline/committer/committer.py",
         text="told=waiting.block.revised)",
         to="told=waiting.block.revised[:0])",
         plan="a-gap-that-the-journals-last-block-fills",
@@ -361,7 +361,7 @@ MUTANTS = (
     ),
     Mutant(
         name="open triggers in a new run by what was taken before it",
-        file="daemon/pipeline/assembly/assembly.py",
+        file="daemon/pipeline/assembly/routing.py",
         text="        apart = run.window.apart_from_all(block[old])\n",
         to="        apart = run.window.apart(block[old])\n",
         plan="late-from-before-the-restart-and-late-again",
@@ -383,7 +383,7 @@ MUTANTS = (
     ),
     Mutant(
         name="make a dead letter of what was committed without saying so",
-        file="daemon/pipeline/committer.py",
+        file="daemon/pipeline/committer/committer.py",
         text="            rest = await self._settle_held(blocks)\n",
         to="            rest = blocks\n",
         plan="committed-without-saying-so-then-rejected",
@@ -410,13 +410,13 @@ MUTANTS = (
     Mutant(
         name="take for kept in the log what is dropped as settled before the switch",
         file="daemon/pipeline/intake/intake.py",
-        text="                self._settled_upto[joined.column] = stream.before = joined.resume\n",
-        to="                self._settled_upto[joined.column] = joined.resume\n",
+        text="                self._columns.settled_upto[joined.column] = stream.before = joined.resume\n",
+        to="                self._columns.settled_upto[joined.column] = joined.resume\n",
         plan="settled-before-the-switch-and-not-synced",
     ),
     Mutant(
         name="believe that what was taken behind a gap of the intake's log is settled",
-        file="daemon/pipeline/intake/intake.py",
+        file="daemon/pipeline/intake/catching_up.py",
         text="                    await self._note_doubt()  # a crash while",
         to="                    pass  # a crash while",
         plan="behind-a-gap-of-the-intake-and-killed-again",
@@ -460,29 +460,29 @@ MUTANTS = (
     ),
     Mutant(
         name="go on without the note that what the intake's log holds is in doubt",
-        file="daemon/pipeline/intake/intake.py",
+        file="daemon/pipeline/intake/catching_up.py",
         text="                is_told = True\n                await asyncio.sleep(AGAIN_S)\n",
         to="                return\n",
         plan="a-doubt-that-cannot-be-noted",
     ),
     Mutant(
         name=UNFIT_GAPS,
-        file="daemon/pipeline/committer.py",
+        file="daemon/pipeline/committer/committer.py",
         text="self._commit(await self._fitting(await self._placed(together)))",
         to="self._commit(await self._placed(together))",
         plan="closed-rows-behind-one-that-was-placed",
     ),
     Mutant(
         name="forget which run has what may have come before",
-        file="daemon/pipeline/assembly/assembly.py",
+        file="daemon/pipeline/assembly/routing.py",
         text="            before[again] |= run.window.has(block[again])\n",
         to="            pass\n",
         plan="half-of-the-instruments-begin-again-below-the-first",
     ),
     Mutant(
         name="set aside what was compared while the database fell back",
-        file="daemon/pipeline/committer.py",
-        text="            await self._rehearse([nothing_of(last.block)], [last])\n",
+        file="daemon/pipeline/committer/committer.py",
+        text="            await self._transactions.rehearse([nothing_of(last.block)], [last])\n",
         to="            pass\n",
         plan="compared-while-the-database-fell-back",
     ),
@@ -539,7 +539,7 @@ MUTANTS = (
     ),
     Mutant(
         name="end while the database may lose what the disk did not take",
-        file="daemon/pipeline/backlog.py",
+        file="daemon/pipeline/backlog/backlog.py",
         text="            left = await self._write_held(self._journal, within_s)\n",
         to="            left = 0\n",
         plan="committed-behind-a-full-disk-and-ended",

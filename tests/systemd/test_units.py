@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from daemon.core.outcome import CommandFailed
-from daemon.service import COMMIT_WITHIN_S, STOP_MORE_S
+from daemon.data_path import COMMIT_WITHIN_S
+from daemon.service import STOP_MORE_S
 from daemon.tools.install.command import UNITS, check_reachable, files_for
 from schemas.config import parse_config
 from tests.support.processes import triggerlog

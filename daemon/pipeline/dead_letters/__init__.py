@@ -1,8 +1,9 @@
 """Dead letters: what the database rejected for good, on disk with the reason; `docs/journal.md` describes their format.
 
-`format` turns a letter into bytes and back, `folder` keeps them until they are committed or discarded, `retrying`
-offers them to the database again, and `finding` finds those that it refuses among many. What assembly set aside is
-for no database, and stays until it is discarded.
+`format` turns a letter into bytes and back. `folder` keeps them until they are committed or discarded: `writing` puts
+them on the disk, `index` knows which are there, and `marks` say up to where they are done with; `left` counts those
+that nobody has open. `retrying` offers them to the database again, and `finding` finds those that it refuses among
+many. What assembly set aside is for no database, and stays until it is discarded.
 """
 
 from daemon.pipeline.dead_letters.finding import find_refused

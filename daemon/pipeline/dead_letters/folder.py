@@ -4,23 +4,24 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from daemon.core.outside import Disk, Outside
+from daemon.core.outside import Outside
 from daemon.pipeline.closed_blocks import ASIDE, Key, keys_of, revised_keys, times_in
-from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, Reason, encode_letter, read, scan
+from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, Reason, read, scan
+from daemon.pipeline.dead_letters.index import Index, Segment
 from daemon.pipeline.dead_letters.marks import DISCARDED, RETRIED, Marks
+from daemon.pipeline.dead_letters.writing import Writing
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.journal.format import BadRecord, counted_of, group_checksum, segment_head
+from daemon.pipeline.journal.format import BadRecord, counted_of, group_checksum
 from daemon.pipeline.journal.identity import Identity
-from daemon.pipeline.journal.segment import SegmentWriter, make_folder, path_of, paths_in
+from daemon.pipeline.journal.segment import paths_in
 from schemas.batch import ClosedBlock, JournalPosition
 from schemas.readings import Array, InstrumentGroup
 
-SEGMENT_BYTES = 16 * 2**20
 MOVED_TOGETHER = 256
 
 QUOTA_BYTES = 2**30
@@ -34,15 +35,6 @@ def folder_of(state_dir: Path, group: str) -> Path:
     return state_dir / "dead-letters" / group
 
 
-def pending_readings(folder: Path, disk: Disk) -> int:
-    """How many readings a folder holds that are not committed, as far as it knows, nor discarded; raises OSError."""
-    found = [letter for path in paths_in(disk, folder, ENDING) for letter in scan(disk, path, None).letters]
-    newest = {letter.origin: letter for letter in found}
-    marks = Marks(folder, disk)
-    marks.load()
-    return sum(letter.readings for letter in newest.values() if not marks.cover(letter))
-
-
 def _renamed(found: Found, formerly: Collection[int], journal: int) -> Found:
     """What a segment holds, with its journal's new id."""
     if not formerly:
@@ -51,25 +43,11 @@ def _renamed(found: Found, formerly: Collection[int], journal: int) -> Found:
     return replace(found, letters=tuple(letters))
 
 
-@dataclass(kw_only=True)
-class _Segment:
-    """A segment: its size, how many of its letters are pending, and by journal the last block that they were part of.
-
-    has_more: it holds what cannot be read, and must not be removed with the rest.
-    """
-
-    nbytes: int
-    pending: int = 0
-    last: dict[int, int] = field(default_factory=dict)
-    has_more: bool = False
-
-
 class DeadLetters:
     """Keep, look up, read, remove. Use `open` first where letters may lie there already, and `look` only to read them.
 
     All but `open`, `look`, `read` and what is awaited returns at once.
 
-    amount: what is pending. aside_readings: those of it that assembly set aside.
     discards: how often all was thrown away. discarded_readings: what of it the database had rejected.
     quota_bytes: `room` is what is left of it; `keep` does not look at it.
     """
@@ -77,8 +55,6 @@ class DeadLetters:
     def __init__(
         self, folder: Path, group: InstrumentGroup, outside: Outside, *, quota_bytes: int = QUOTA_BYTES
     ) -> None:
-        self.amount = Amount()
-        self.aside_readings = 0
         self.discards = 0
         self.discarded_readings = 0
         self._folder = folder
@@ -86,21 +62,15 @@ class DeadLetters:
         self._quota_bytes = quota_bytes
         self._clock, self._disk, self._workers = outside.clock, outside.disk, outside.workers
         self._identity = Identity(folder, outside)
+        self._index = Index()
+        self._writing = Writing(outside.disk, folder, group, self._identity, self._index.segments)
         self._ids_found: set[int] = set()  # in the heads of segments
-        self._pending: dict[int, Letter] = {}  # by serial, ascending
-        self._aside: dict[int, Letter] = {}  # those of them that assembly set aside
-        self._of_key: dict[Key, list[Letter]] = {}
-        self._of_block: dict[tuple[int, int], set[Key]] = {}  # by journal and number
-        self._segments: dict[Path, _Segment] = {}
-        self._newest_discarded: dict[int, int] = {}  # by run, of triggers that were discarded
         self._unread_bytes = 0
         self._next = 1
         self._layout = group_checksum(group)
         self._marks = Marks(folder, outside.disk)
         self._journal = 0
         self._passed = 0
-        self._writer: SegmentWriter | None = None
-        self._failed: dict[Path, int] = {}  # where a write failed, and up to which byte the segment is good
         self._times: dict[int, Array] = {}  # of triggers, by serial, as far as they were asked for
         self._turn = asyncio.Lock()
 
@@ -157,15 +127,15 @@ class DeadLetters:
         newest = {letter.origin: letter.serial for segment in ours for letter in segment.letters}
         self._unread_bytes = sum(segment.nbytes for segment in found if segment.is_other)
         for segment in ours:
-            self._segments[segment.path] = _Segment(nbytes=segment.nbytes, has_more=bool(segment.damaged))
+            self._index.segments[segment.path] = Segment(nbytes=segment.nbytes, has_more=bool(segment.damaged))
             for letter in segment.letters:
                 is_over = segment.folder in self.ids and self._marks.cover(letter)
-                self._remember(letter, pending=newest[letter.origin] == letter.serial and not is_over)
+                self._index.remember(letter, pending=newest[letter.origin] == letter.serial and not is_over)
                 if is_over and not letter.is_aside:
                     # Its block may come again, without it: what the next ones say of its trigger is not so.
-                    self._note_discarded(letter.key)
+                    self._index.note_discarded(letter.key)
         # Without a journal no block comes again, and its number is that of another one in this process.
-        self._of_block = {block: keys for block, keys in self._of_block.items() if block[0]}
+        self._index.forget_blocks_of(0)
         serials = [letter.serial for segment in found for letter in segment.letters]
         self._next = max(self._identity.next, self._marks.next, *(serial + 1 for serial in serials))
         return [segment for segment in found if segment.is_other or segment.damaged]
@@ -183,54 +153,34 @@ class DeadLetters:
     @property
     def room(self) -> int:
         """Bytes that are left of the quota; below 0 when more was kept."""
-        return self._quota_bytes - self._unread_bytes - sum(segment.nbytes for segment in self._segments.values())
-
-    def _remember(self, letter: Letter, *, pending: bool) -> None:
-        last = self._segments[letter.path].last
-        last[letter.journal] = max(last.get(letter.journal, 0), letter.number)
-        self._of_block.setdefault((letter.journal, letter.number), set()).add(letter.key)
-        if pending:
-            self._segments[letter.path].pending += 1
-            self._pending[letter.serial] = letter
-            if letter.is_aside:
-                self._aside[letter.serial] = letter
-                self.aside_readings += letter.readings
-            else:
-                self._of_key.setdefault(letter.key, []).append(letter)
-            self.amount.change(letter.triggers, letter.readings, 1)
-
-    def _forget(self, letter: Letter) -> None:
-        del self._pending[letter.serial]
-        if self._aside.pop(letter.serial, None) is not None:
-            self.aside_readings -= letter.readings
-        self._segments[letter.path].pending -= 1
-        same = self._of_key.get(letter.key, [])
-        if letter in same:
-            same.remove(letter)
-        if not same:
-            self._of_key.pop(letter.key, None)
-        self.amount.change(-letter.triggers, -letter.readings, -1)
-
-    def _note_discarded(self, key: Key) -> None:
-        run, trigger = key
-        self._newest_discarded[run] = max(trigger, self._newest_discarded.get(run, 0))
+        return self._quota_bytes - self._unread_bytes - self._index.nbytes
 
     # --- looking up ---------------------------------------------------------------------------------------------
 
     @property
+    def amount(self) -> Amount:
+        """What is pending."""
+        return self._index.amount
+
+    @property
+    def aside_readings(self) -> int:
+        """How many readings of it assembly set aside."""
+        return self._index.aside_readings
+
+    @property
     def pending(self) -> list[Letter]:
         """All that is neither committed nor discarded, by serial."""
-        return list(self._pending.values())
+        return list(self._index.pending.values())
 
     @property
     def aside_since_ns(self) -> int | None:
         """When the oldest was kept of what assembly set aside (UTC); None without any."""
-        return next((letter.kept_ns for letter in self._aside.values()), None)
+        return next((letter.kept_ns for letter in self._index.aside.values()), None)
 
     @property
     def to_retry(self) -> Iterator[Letter]:
         """What of it a database may take, by serial."""
-        return (letter for letter in self._pending.values() if not letter.is_aside)
+        return (letter for letter in self._index.pending.values() if not letter.is_aside)
 
     def upto(self, serial: int) -> Iterator[Letter]:
         """Those to retry, up to a serial."""
@@ -240,34 +190,34 @@ class DeadLetters:
         """Whether a block has to be taken apart before it is committed: it, or what it revises, is in part rejected."""
         if any(run != ASIDE for run, _ in self.of_block(number)):
             return True
-        return bool(self._of_key) and any(key in self._of_key for key in revised_keys(block))
+        return bool(self._index.of_key) and any(key in self._index.of_key for key in revised_keys(block))
 
     def may_lack(self, block: ClosedBlock) -> bool:
         """Whether readings may have been discarded that revised ledger rows of a block count."""
-        newest = self._newest_discarded
+        newest = self._index.newest_discarded
         return bool(newest) and any(trigger <= newest.get(run, 0) for run, trigger in revised_keys(block))
 
     def of_block(self, number: int) -> set[Key]:
         """The keys of what was kept of a block, whatever became of it since."""
-        return self._of_block.get((self._journal, number), set())
+        return self._index.of_block.get((self._journal, number), set())
 
     def has(self, key: Key) -> bool:
         """Whether anything of a trigger is pending."""
-        return key in self._of_key
+        return key in self._index.of_key
 
     async def read_triggers(self, keys: Iterable[Key]) -> list[ClosedBlock]:
         """Read all that is pending of these triggers; raises OSError."""
-        wanted = [letter for key in keys for letter in self._of_key.get(key, ())]
+        wanted = [letter for key in keys for letter in self._index.of_key.get(key, ())]
         return [block for _, block in await self.read_all(wanted)] if wanted else []
 
     async def read_aside(self, number: int) -> list[tuple[Letter, ClosedBlock]]:
         """Read all that is pending of what a block set aside; raises OSError."""
         of = (self._journal, number)
-        return await self.read_all([each for each in self._aside.values() if (each.journal, each.number) == of])
+        return await self.read_all([each for each in self._index.aside.values() if (each.journal, each.number) == of])
 
     def is_blocked(self, letter: Letter, among: Collection[Letter]) -> bool:
         """Whether something of the same trigger that came before it is pending and not among those."""
-        same = self._of_key.get(letter.key, ())
+        same = self._index.of_key.get(letter.key, ())
         return len(same) > 1 and any(other.origin < letter.origin and other not in among for other in same)
 
     def read(self, letter: Letter) -> ClosedBlock:
@@ -280,10 +230,14 @@ class DeadLetters:
         Raises:
             OSError: the disk failed.
         """
-        pending = list(self.to_retry)
-        self._times = {each.serial: self._times[each.serial] for each in pending if each.serial in self._times}
-        for letter, block in await self.read_all([each for each in pending if each.serial not in self._times]):
-            self._times[letter.serial] = np.concatenate(times_in(block))
+        while unread := [each for each in self.to_retry if each.serial not in self._times]:
+            for start in range(0, len(unread), MOVED_TOGETHER):
+                # Not all at once: they may be more than memory has room for. What is moved meanwhile is read where it
+                # is then.
+                some = [each for each in unread[start : start + MOVED_TOGETHER] if each.serial in self._index.pending]
+                for letter, block in await self.read_all(some):
+                    self._times[letter.serial] = np.concatenate(times_in(block))
+        self._times = {each.serial: self._times[each.serial] for each in self.to_retry}
         return np.concatenate([np.empty(0, np.int64), *self._times.values()])
 
     async def read_all(self, letters: Sequence[Letter]) -> list[tuple[Letter, ClosedBlock]]:
@@ -294,10 +248,9 @@ class DeadLetters:
         """
         found = await self._workers.call(lambda: [self._read_whole(letter) for letter in letters])
         for letter, block in zip(letters, found, strict=True):
-            if block is None:
-                self._segments[letter.path].has_more = True
-                self._forget(letter)
-                self._note_discarded(letter.key)  # the database never gets it
+            # Another one who read it may have found that first.
+            if block is None and letter.serial in self._index.pending:
+                self._index.lose(letter)
         return [(letter, block) for letter, block in zip(letters, found, strict=True) if block is not None]
 
     def _read_whole(self, letter: Letter) -> ClosedBlock | None:
@@ -319,7 +272,7 @@ class DeadLetters:
 
     def read_newest(self, most_bytes: int) -> list[ClosedBlock]:
         """Read the newest of all that is pending, at most so many bytes, without what is damaged; raises OSError."""
-        newest = list(reversed(self._pending.values()))
+        newest = list(reversed(self._index.pending.values()))
         sizes = itertools.accumulate(letter.end - letter.start for letter in newest)
         count = sum(1 for _ in itertools.takewhile(lambda size: size <= most_bytes, sizes))
         found = (self._read_whole(letter) for letter in newest[:count])
@@ -355,10 +308,10 @@ class DeadLetters:
             OSError: they may not be.
         """
         async with self._turn:
-            await self._workers.call(self._forget_failed)
+            await self._workers.call(self._writing.forget_failed)
             numbered = [(self._numbered(letter, k, len(letters)), block) for k, (letter, block) in enumerate(letters)]
-            for letter in await self._workers.call(self._write, numbered):
-                self._remember(letter, pending=True)
+            for letter in await self._workers.call(self._writing.write, numbered):
+                self._index.remember(letter, pending=True)
 
     def _numbered(self, letter: Letter, part: int, parts: int) -> Letter:
         """The letter with the next serial: never one that was taken before, since a retry may be above that by now."""
@@ -377,43 +330,7 @@ class DeadLetters:
             if whole:
                 await self.keep(whole)
             for letter, _ in whole:
-                self._forget(letter)
-
-    def _write(self, letters: Sequence[tuple[Letter, ClosedBlock]]) -> list[Letter]:
-        records = [encode_letter(letter, block, self._group) for letter, block in letters]
-        writer = self._writer_for(letters[0][0].serial, letters[-1][0].serial)
-        at, placed = writer.nbytes, []
-        try:
-            writer.append(records)
-            writer.sync()
-        except OSError:
-            # Whole copies may be there, and would count at the next start.
-            self._failed[writer.path] = at if writer.path in self._segments else 0
-            self._end_segment()
-            raise
-        for (letter, _), buffers in zip(letters, records, strict=True):
-            end = at + sum(len(buffer) for buffer in buffers)
-            placed.append(replace(letter, path=writer.path, start=at + len(buffers[0]), end=end))
-            at = end
-        self._segments.setdefault(writer.path, _Segment(nbytes=0)).nbytes = at
-        return placed
-
-    def _writer_for(self, first: int, last: int) -> SegmentWriter:
-        if self._writer is not None and self._writer.nbytes > SEGMENT_BYTES:
-            self._end_segment()
-        if self._writer is None:
-            make_folder(self._disk, self._folder)
-            self._identity.choose()
-        self._identity.take(last)
-        if self._writer is None:
-            head = segment_head(self._group, self.id, first - 1)
-            self._writer = SegmentWriter(self._disk, path_of(self._folder, first, ENDING), head)
-        return self._writer
-
-    def _end_segment(self) -> None:
-        if self._writer is not None:
-            writer, self._writer = self._writer, None
-            writer.close()
+                self._index.forget(letter)
 
     async def forget_failed(self) -> None:
         """Remove the copies that failed writes left: nothing may be committed that would come back from one.
@@ -421,18 +338,9 @@ class DeadLetters:
         Raises:
             OSError: they are still there.
         """
-        if self._failed:
+        if self._writing.failed:
             async with self._turn:
-                await self._workers.call(self._forget_failed)
-
-    def _forget_failed(self) -> None:
-        for path, nbytes in list(self._failed.items()):
-            if nbytes:
-                self._disk.replace(path, self._disk.read(path, 0, nbytes))
-            else:
-                self._disk.remove(path)
-                self._disk.sync_folder(self._folder)
-            del self._failed[path]
+                await self._workers.call(self._writing.forget_failed)
 
     # --- removing -----------------------------------------------------------------------------------------------
 
@@ -445,7 +353,7 @@ class DeadLetters:
         if not letters:
             return
         for letter in letters:
-            self._forget(letter)
+            self._index.forget(letter)
             self._marks.set(RETRIED, self._layout, letter.serial)
         async with self._turn:
             await self._workers.call(self._marks.write, RETRIED)
@@ -455,23 +363,14 @@ class DeadLetters:
         """The database has the blocks up to this number: none of them comes again after a crash."""
         self._passed = position
         if not self._turn.locked():
-            for path in list(self._done(position)):
+            for path in list(self._index.done(self._journal, position, self._writing.failed)):
                 with contextlib.suppress(OSError):  # what cannot be removed now is removed behind a later commit
                     self._remove(path)
 
-    def _done(self, position: int) -> Iterator[Path]:
-        for path, segment in self._segments.items():
-            is_wanted = segment.pending or segment.has_more or path in self._failed
-            if not is_wanted and segment.last.get(self._journal, 0) <= position:
-                yield path
-
     def _remove(self, path: Path) -> None:
-        if self._writer is not None and self._writer.path == path:
-            self._end_segment()
+        self._writing.end(path)
         self._disk.remove(path)
-        del self._segments[path]
-        if not self._segments:
-            self._of_block.clear()
+        self._index.drop(path)
 
     async def discard(self) -> Amount:
         """Throw away all that is pending; return how much it was. A segment goes as after a commit.
@@ -480,20 +379,20 @@ class DeadLetters:
             OSError: the disk failed.
         """
         async with self._turn:
-            if not self._pending:
+            if not self._index.pending:
                 return Amount()  # its folder may never have been made
             self._marks.set(DISCARDED, self._layout, self._next - 1)
             await self._workers.call(self._marks.write, DISCARDED)
             gone = replace(self.amount)
             self.discards += 1
             self.discarded_readings += self.amount.readings - self.aside_readings
-            for key in self._of_key:
-                self._note_discarded(key)
+            for key in self._index.of_key:
+                self._index.note_discarded(key)
             for letter in self.pending:
-                self._forget(letter)
+                self._index.forget(letter)
         self.passed(self._passed)
         return gone
 
     def close(self) -> None:
         """Let go of the segment that is being written."""
-        self._end_segment()
+        self._writing.end()

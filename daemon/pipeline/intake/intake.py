@@ -1,10 +1,7 @@
 """Where sources put readings in: before there is a pipeline into the log alone, and afterwards into both."""
 
-import asyncio
 import random
-from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -14,7 +11,11 @@ from daemon.core.outside import Clock
 from daemon.core.outside.clock import Instant
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.assembly import MOST_SESSIONS, Joined, Origin
+from daemon.pipeline.intake.catching_up import CatchingUp
+from daemon.pipeline.intake.columns import Columns
 from daemon.pipeline.intake.replay import Replay
+from daemon.pipeline.intake.streams import Stream, Streams
+from daemon.pipeline.intake.subscriber import Subscriber
 from daemon.pipeline.intake_log import (
     RUN,
     IntakeFound,
@@ -27,44 +28,8 @@ from daemon.pipeline.intake_log import (
 from daemon.pipeline.pipeline import Pipeline
 from schemas.config import Config
 from schemas.readings import Array, InstrumentGroup
-from schemas.sessions import PRIVATE, is_private
+from schemas.sessions import is_private
 from schemas.wire import Ack, ErrorCode, ProtocolError
-
-READ_MOST = 8 * 2**20
-"""Bytes of the log that are put through between two looks at whether there is room."""
-
-TURN = 256
-"""Records that are put through between two turns of the event loop."""
-
-AGAIN_S = 1.0
-
-
-@dataclass(slots=True)
-class _Stream:
-    """What the log has of a session from this process: all from `first` on, whose end is `next`.
-
-    before: all below it is safe without the log when it is acknowledged; 0 where it is safe in any case.
-    synced: what is on the disk ends there.
-    """
-
-    before: int
-    first: int
-    next: int
-    synced: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Subscriber:
-    """What a source is told.
-
-    settled: acknowledgements may have moved on. full: backpressure begins (True) or ends. flush: hand on what gathered.
-    moved: connections have other columns from now on, by those they had.
-    """
-
-    settled: Callable[[], None] = lambda: None
-    full: Callable[[bool], None] = lambda is_full: None
-    flush: Callable[[], None] = lambda: None
-    moved: Callable[[dict[int, int]], None] = lambda columns: None
 
 
 class Intake:
@@ -92,37 +57,26 @@ class Intake:
         self.waiting = 0  # readings that came before there was a pipeline
         self._now = clock.now
         self._clock = clock
-        self._rng = rng
         self._events = events
         self._pipeline: Pipeline | None = None
         self._keeper = None if log is None else IntakeKeeper(log, self._on_log)
-        self._found_upto = 0 if log is None else log.next - 1
-        self._doubtful_upto = 0 if found is None else found.doubtful_upto
-        self._is_doubt_noted = 0 < self._found_upto <= self._doubtful_upto
-        self.stretches = Stretches(() if found is None else found.sessions, self._found_upto)
-        self._streams: dict[int, _Stream] = {}
-        self._unsynced: deque[tuple[int, list[tuple[int, int]]]] = deque()
-        self._acks: dict[int, Ack] = {}  # by column
-        self._column_of: dict[int, int] = {}  # by session, of those who wait for the log
-        # Of each column the session whose readings are kept, and 0 where none are; the last is that of those for which
-        # nobody waits.
-        self._keys = np.zeros(1, np.uint64)
-        self._nobody_next = 0  # the number of the next reading for which nobody waits
-        self._nobody_key = self._private()
-        # Private sessions of the log whose connections are gone: the next connections go on with them, so that there
-        # are no more than there are connections at once.
-        self._left: list[int] = []
+        found_upto = 0 if log is None else log.next - 1
+        self.stretches = Stretches(() if found is None else found.sessions, found_upto)
+        self._streams = Streams(self.stretches, rng)
+        self._columns = Columns(self._streams.nobody)
+        self._catching_up = CatchingUp(
+            group.name,
+            self._keeper,
+            events,
+            found_upto=found_upto,
+            doubtful_upto=0 if found is None else found.doubtful_upto,
+        )
         self._done = np.zeros(0, np.int64)  # by column, before there is a pipeline
-        # By column up to which number its connection sends, since the switch, what was settled before.
-        self._settled_upto: dict[int, int] = {}
-        self._keys[-1] = self._nobody_key
         self._subscribers: list[Subscriber] = []
         self._dropped: Counter[str] = Counter()
         self._lost: Counter[str] = Counter()
         self._is_full = False
         self._problem: str | None = None
-        self._has_room = asyncio.Event()
-        self._replayed = 0  # the last record that went through
 
     def start(self) -> None:
         """Let the log be written from now on."""
@@ -189,9 +143,10 @@ class Intake:
             self.waiting += len(block)
             self._keep(block, Origin.of(-1, 0, len(block)) if origin is None else origin, now)
             return
-        if origin is not None and self._settled_upto:
-            block, origin = self._without_settled(block, origin)
-        if origin is not None and self._keys.any():
+        columns = self._columns
+        if origin is not None and columns.settled_upto:
+            block, origin = columns.without_settled(block, origin)
+        if origin is not None and columns.keys.any():
             self._keep(block, origin, now)
         self._pipeline.receive(block, origin, now)
 
@@ -210,20 +165,20 @@ class Intake:
             self._see_sent(session, upto)
         key = session
         if key is None and (self._pipeline is None or ack is Ack.RECEIVED):
-            key, first = self._take_private()
+            key, first = self._streams.take_private()
         if self._pipeline is None:
             assert key is not None
             return self._join(key, ack, first, upto)
         joined = self._pipeline.connect(spooled=ack is not Ack.COMMITTED, session=key, first=first, upto=upto)
-        self._note_column(joined.column, 0, ack)
+        self._columns.note(joined.column, 0, ack)
         self._pipeline.keeps(joined.column, None)
         if ack is Ack.RECEIVED:
             assert key is not None
-            stream = self._streams.get(key)
+            stream = self._streams.by_session.get(key)
             if stream is None or stream.next != joined.resume:
                 before = 0 if joined.resume == first else joined.resume
-                stream = self._streams[key] = _Stream(before, joined.resume, joined.resume, joined.resume)
-            self._note_column(joined.column, key, ack)
+                stream = self._streams.by_session[key] = Stream(before, joined.resume, joined.resume, joined.resume)
+            self._columns.note(joined.column, key, ack)
             self._pipeline.keeps(joined.column, stream.before)
             self._pipeline.kept(joined.column, stream.synced)
             self._put_run(key, first, RunKind.JOINED)
@@ -232,8 +187,8 @@ class Intake:
     def _see_sent(self, session: int, upto: int) -> None:
         if self._pipeline is not None:
             known = self._pipeline.known(session)
-        elif session in self._streams:
-            known = self._streams[session].next
+        elif session in self._streams.by_session:
+            known = self._streams.by_session[session].next
         else:
             known = 0
         if upto < known:
@@ -245,18 +200,15 @@ class Intake:
 
     def disconnect(self, column: int, *, ended: bool = False) -> None:
         """Take note that a sender is gone; ended: it said goodbye, and everything of it is acknowledged."""
-        key = int(self._keys[column])
+        key = int(self._columns.keys[column])
         is_over = ended or is_private(key)
         if key and is_over:
             self._put_run(key, 0, RunKind.ENDED)
             if is_private(key):
-                self._left.append(key)
+                self._streams.leave_private(key)
             else:
-                self._streams.pop(key, None)
-        self._column_of.pop(key, None)
-        self._keys[column] = 0
-        self._settled_upto.pop(column, None)
-        del self._acks[column]
+                self._streams.by_session.pop(key, None)
+        self._columns.forget(column)
         if self._pipeline is not None:
             self._pipeline.disconnect(column, ended=is_over)
 
@@ -265,15 +217,6 @@ class Intake:
         if self._pipeline is None:
             return self._done.copy(), np.zeros_like(self._done)
         return self._pipeline.acknowledged()
-
-    def _without_settled(self, block: Array, origin: Origin) -> tuple[Array, Origin]:
-        wanted = np.ones(len(block), bool)
-        for column, upto in list(self._settled_upto.items()):
-            mine = origin.column == column
-            wanted &= ~mine | (origin.sequence >= upto)
-            if mine.any() and origin.sequence[mine][-1] >= upto - 1:
-                del self._settled_upto[column]
-        return block[wanted], origin[wanted]
 
     # --- before there is a pipeline -----------------------------------------------------------------------------
 
@@ -286,66 +229,29 @@ class Intake:
                 f"{MOST_SESSIONS} {which} of this group wait for the database, and no more are taken; connect again"
                 " when it is there",
             )
-        stream = self._streams.get(key)
+        stream = self._streams.by_session.get(key)
         if stream is None or not stream.first <= first <= stream.next:
-            stream = self._streams[key] = _Stream(0, first, first, first)
-        column = next(k for k in range(len(self._acks) + 1) if k not in self._acks)
-        self._note_column(column, key, ack)
-        self._done = np.pad(self._done, (0, len(self._keys) - 1 - len(self._done)))
+            stream = self._streams.by_session[key] = Stream(0, first, first, first)
+        column = self._columns.free()
+        self._columns.note(column, key, ack)
+        self._done = np.pad(self._done, (0, len(self._columns.keys) - 1 - len(self._done)))
         self._done[column] = stream.synced if ack is Ack.RECEIVED else first
         if upto is not None:
             self._put_run(key, upto, RunKind.SENT)
         self._put_run(key, first, RunKind.JOINED)
         return Joined(column=column, resume=stream.next)
 
-    def _note_column(self, column: int, key: int, ack: Ack) -> None:
-        self._acks[column] = ack
-        if ack is Ack.RECEIVED and key:
-            self._column_of[key] = column
-        if column >= len(self._keys) - 1:
-            self._keys = np.insert(self._keys, len(self._keys) - 1, np.zeros(column + 16, np.uint64))
-        self._keys[column] = key
-
-    def _private(self) -> int:
-        return PRIVATE | self._rng.getrandbits(63)
-
-    def _take_private(self) -> tuple[int, int]:
-        """A session for a connection without one, and the number that it goes on with."""
-        self._forget_left()
-        if not self._left:
-            return self._private(), 0
-        key = self._left.pop()
-        return key, self._streams[key].next
-
-    def _forget_left(self) -> None:
-        """Let go of the private sessions of which the log holds nothing more: assembly forgets them, too."""
-        for key in [key for key in self._left if key not in self.stretches]:
-            self._left.remove(key)
-            self._streams.pop(key, None)
-
     # --- the log ------------------------------------------------------------------------------------------------
 
     def _keep(self, block: Array, origin: Origin, now: Instant) -> None:
         """Keep the readings of those columns that are kept."""
-        keys, sequence = self._keys[origin.column], origin.sequence
+        keys, sequence = self._columns.keys[origin.column], origin.sequence
         wanted = keys != 0
         if not wanted.all():
             keys, sequence, block = keys[wanted], sequence[wanted], block[wanted]
         if not len(block):
             return
-        is_nobody = keys == self._nobody_key
-        if is_nobody.any():
-            sequence = sequence.copy()
-            count = int(np.count_nonzero(is_nobody))
-            sequence[is_nobody] = self._nobody_next + np.arange(count)
-            self._nobody_next += count
-        begins = np.flatnonzero((keys[1:] != keys[:-1]) | (sequence[1:] != sequence[:-1] + 1)) + 1
-        starts = np.concatenate([[0], begins])
-        runs = np.zeros(len(starts), RUN)
-        runs["session"], runs["first"] = keys[starts], sequence[starts]
-        runs["count"] = np.diff(np.append(starts, len(block)))
-        runs["kind"] = RunKind.READINGS
-        self._put(runs, block.copy(), now)
+        self._put(self._streams.runs_of(keys, sequence), block.copy(), now)
 
     def _put_run(self, key: int, first: int, kind: RunKind) -> None:
         self._put(np.array([(key, first, 0, kind)], RUN), np.empty(0, self.group.record), self._now())
@@ -354,30 +260,18 @@ class Intake:
         assert self._keeper is not None
         number = self._keeper.put(now.utc_ns, runs, readings)
         self.stretches.add(number, runs, now.monotonic_ns / 1e9)
-        moved = []
-        for key, first, count, kind in runs.tolist():
-            stream = self._streams.get(key)
-            if stream is not None and kind == RunKind.READINGS:
-                stream.next = first + count
-                moved.append((key, first + count))
-        self._unsynced.append((number, moved))
+        self._streams.put(number, runs)
         self._look_full()
 
     def _on_log(self, state: IntakeState) -> None:
-        moved: set[int] = set()
-        while self._unsynced and self._unsynced[0][0] <= state.synced:
-            for key, upto in self._unsynced.popleft()[1]:
-                if key in self._streams:
-                    self._streams[key].synced = upto
-                    moved.add(key)
-        for key in moved & self._column_of.keys():
-            column, synced = self._column_of[key], self._streams[key].synced
+        for key in self._streams.sync(state.synced) & self._columns.of.keys():
+            column, synced = self._columns.of[key], self._streams.by_session[key].synced
             if self._pipeline is None:
                 self._done[column] = synced
             else:
                 self._pipeline.kept(column, synced)
         self.stretches.gone(state.gone, tried=state.tried, skipped=state.skipped)
-        self._forget_left()
+        self._streams.forget_left()
         self._note_problem(state.problem)
         self._look_full()
         self._settled()
@@ -398,15 +292,8 @@ class Intake:
             safe = self.stretches.safe(self._pipeline)
             if safe:
                 self._keeper.trim(safe)
-                self._forget(safe)
+                self._streams.forget(safe, self._columns.of)
                 self._look_full()
-
-    def _forget(self, number: int) -> None:
-        """Let go of what was noted of records up to this number, which may never be written now."""
-        while self._unsynced and self._unsynced[0][0] <= number:
-            self._unsynced.popleft()
-        for key in [key for key in self._streams if key not in self.stretches and key not in self._column_of]:
-            del self._streams[key]
 
     # --- the pipeline -------------------------------------------------------------------------------------------
 
@@ -415,28 +302,7 @@ class Intake:
 
         It counts as settled in the database then, and yet goes through assembly. Takes as long as the disk does.
         """
-        self._doubtful_upto = self._found_upto
-        await self._note_doubt()
-
-    async def _note_doubt(self) -> None:
-        """Have the log say so after a restart, too, tried again for as long as the disk fails.
-
-        What is committed before that tells the next start that there is nothing in doubt.
-        """
-        is_told = False
-        while self._keeper is not None and self._found_upto and not self._is_doubt_noted:
-            try:
-                await self._keeper.doubt()
-            except OSError as error:
-                if not is_told:
-                    self._events.error(
-                        f"group {self.group.name}: the intake's log cannot be written, so what it holds waits:"
-                        f" {error}; make room on the disk of the state folder, or repair it"
-                    )
-                is_told = True
-                await asyncio.sleep(AGAIN_S)
-            else:
-                self._is_doubt_noted = True
+        await self._catching_up.doubt()
 
     async def catch_up(self, pipeline: Pipeline) -> None:
         """Give a pipeline what the log holds, and from then on what comes."""
@@ -444,60 +310,32 @@ class Intake:
             pipeline,
             self._clock,
             self.stretches,
-            found_upto=self._found_upto,
-            doubtful_upto=self._doubtful_upto,
-            own=self._private(),
+            found_upto=self._catching_up.found_upto,
+            doubtful_upto=self._catching_up.doubtful_upto,
+            own=self._streams.private(),
         )
         pipeline.subscribe(settled=self._settled, full=self._pipeline_full)
         self._pipeline_full(pipeline.is_full)
-        if self._keeper is not None:
-            await self._replay(pipeline, replay, self._keeper)
+        await self._catching_up.put_through(replay)
         for subscriber in self._subscribers:
             subscriber.flush()
-        if self._keeper is not None:
-            for received in self._keeper.release():
-                if received.number > self._replayed:
-                    replay.take(received)
+        self._catching_up.put_rest(replay)
         self._open(pipeline, replay)
-
-    async def _replay(self, pipeline: Pipeline, replay: Replay, keeper: IntakeKeeper) -> None:
-        """Put through what is on the disk, until the rest is in memory."""
-        is_retained = False
-        while True:
-            try:
-                found = await keeper.read(READ_MOST)
-            except OSError as error:
-                self._events.error(f"group {self.group.name}: the intake's log cannot be read: {error}")
-                await asyncio.sleep(AGAIN_S)
-                continue
-            for k, received in enumerate(found, 1):
-                if received.number <= self._found_upto and not self._is_doubt_noted and replay.goes_beyond(received):
-                    await self._note_doubt()  # a crash while its readings wait must not have them count as settled
-                replay.take(received)
-                self._replayed = received.number
-                if not k % TURN:
-                    await asyncio.sleep(0)
-            if is_retained and (not found or self._replayed >= keeper.first_waiting - 1):
-                return
-            if not is_retained and sum(received.nbytes for received in found) < READ_MOST:
-                keeper.retain()
-                is_retained = True
-            await self._has_room.wait()
 
     def _open(self, pipeline: Pipeline, replay: Replay) -> None:
         """Let the connections go on with the pipeline's columns."""
-        columns, acks, keys = {}, self._acks, self._keys
-        self._acks, self._keys, self._column_of = {}, np.zeros(1, np.uint64), {}
-        for column, ack in acks.items():
-            key = int(keys[column])
-            stream = self._streams[key]
+        columns, before = {}, self._columns
+        self._columns = Columns(nobody=0)
+        for column, ack in before.acks.items():
+            key = int(before.keys[column])
+            stream = self._streams.by_session[key]
             replay.columns.pop(key, None)
             joined = pipeline.connect(spooled=ack is not Ack.COMMITTED, session=key, first=stream.next)
             columns[column] = joined.column
             if joined.resume > stream.next:
                 # What lies between came in an earlier process, which may not have synced it; its copy is not kept.
-                self._settled_upto[joined.column] = stream.before = joined.resume
-            self._note_column(joined.column, key if ack is Ack.RECEIVED else 0, ack)
+                self._columns.settled_upto[joined.column] = stream.before = joined.resume
+            self._columns.note(joined.column, key if ack is Ack.RECEIVED else 0, ack)
             if ack is Ack.RECEIVED:
                 pipeline.keeps(joined.column, stream.before)
                 pipeline.kept(joined.column, stream.synced)
@@ -536,9 +374,9 @@ class Intake:
 
     def _pipeline_full(self, is_full: bool) -> None:
         if is_full:
-            self._has_room.clear()
+            self._catching_up.has_room.clear()
         else:
-            self._has_room.set()
+            self._catching_up.has_room.set()
         self._look_full()
 
     def _look_full(self) -> None:

@@ -18,7 +18,7 @@ from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.intake_log.format import Received
 from daemon.pipeline.intake_log.log import IntakeLog
 from daemon.pipeline.journal.beside import Attempt, Beside
-from daemon.pipeline.journal.journal import JournalFull
+from daemon.pipeline.journal.errors import JournalFull
 from schemas.readings import Array
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from daemon.core.outside import Disk, Outside
 from daemon.pipeline.intake_log.format import RECORD_MAGIC, Received, decode, encode, sessions_of
+from daemon.pipeline.journal.errors import FULL, JournalError, JournalFull
 from daemon.pipeline.journal.format import group_checksum, segment_head
-from daemon.pipeline.journal.journal import FULL, JournalError, JournalFull
 from daemon.pipeline.journal.segment import (
     Damage,
     SegmentWriter,

@@ -8,51 +8,28 @@ those that it had: where a copy of its folder was written to meanwhile, the posi
 Everything here blocks, and is called from one thread at a time; the event loop uses `keeper`.
 """
 
-import errno
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from backends.columns.filling import readings_in
 from backends.folder_lock import FolderInUse
-from daemon.core.outside import Disk, Lock, Outside
+from daemon.core.outside import Lock, Outside
 from daemon.core.outside.disk import Buffer
-from daemon.pipeline.journal.chain import Chain, follow
-from daemon.pipeline.journal.format import Head, counted, counted_of, encode, group_checksum, segment_head
-from daemon.pipeline.journal.found import JournalRecovery, amount_of, foreign, journal_of
-from daemon.pipeline.journal.identity import Identity, read_ids
-from daemon.pipeline.journal.sealed import Sealed, SealedSegment, size_of
-from daemon.pipeline.journal.segment import (
-    ENDING,
-    INDEX,
-    NO_RECORDS,
-    Damage,
-    Scan,
-    SegmentWriter,
-    head_of,
-    make_folder,
-    path_of,
-    paths_in,
-    scan,
-    set_aside,
-    whole_records,
-)
+from daemon.pipeline.journal.errors import FULL, JournalError, JournalFull
+from daemon.pipeline.journal.format import counted_of, encode, segment_head
+from daemon.pipeline.journal.found import JournalRecovery
+from daemon.pipeline.journal.growing import Growing
+from daemon.pipeline.journal.identity import Identity
+from daemon.pipeline.journal.opening import open_folder
+from daemon.pipeline.journal.others import Others
+from daemon.pipeline.journal.sealed import Sealed, size_of
+from daemon.pipeline.journal.segment import INDEX, Damage, make_folder, path_of
 from schemas.batch import ClosedBlock, JournalPosition
 from schemas.readings import Array, InstrumentGroup
 
 LOCK = "lock"
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-class JournalError(Exception):
-    """The journal cannot be used; the message is one line: what is wrong, and what to do."""
-
-
-class JournalFull(Exception):
-    """There is no room: the limit is reached, or the disk is full. What was to be appended is not in the journal."""
 
 
 class Journal:
@@ -85,12 +62,8 @@ class Journal:
         self._identity = Identity(folder, outside)
         self.change_limits(max_bytes=max_bytes, segment_bytes=segment_bytes)
         self._sealed = Sealed(outside.disk, folder, group)
-        self._foreign: list[Scan] = []
-        self._unsure: list[Scan] = []  # of these, what is not surely on the disk
-        self._writer: SegmentWriter | None = None
-        self._written: deque[tuple[int, ...]] = deque()  # as INDEX
-        self._head = segment_head(group, 0)
-        self._is_dirty = False  # something was appended since the last sync
+        self._others = Others(outside.disk, self._sealed)
+        self._growing = Growing(outside.disk, self._sealed, segment_head(group, 0))
         self._last = 0  # the last number that was written, or that the database has
         self._synced = 0
         self._lock: Lock | None = None
@@ -109,7 +82,7 @@ class Journal:
     @property
     def nbytes(self) -> int:
         """Bytes of its segments together, without those of other journals."""
-        return self._sealed.nbytes + (0 if self._writer is None else self._writer.nbytes)
+        return self._sealed.nbytes + self._growing.nbytes
 
     @property
     def unreadable(self) -> list[Damage]:
@@ -119,7 +92,7 @@ class Journal:
     @property
     def room(self) -> int:
         """Bytes that may still be appended; a new segment begins with its head."""
-        return self._max_bytes - self.nbytes - len(self._head)
+        return self._max_bytes - self.nbytes - len(self._growing.head)
 
     def free_room(self) -> int:
         """Bytes that may be appended before the limit or the end of the disk's free space; 0 if that is unknown."""
@@ -168,72 +141,18 @@ class Journal:
             ) from None
 
     def _recover(self, position: JournalPosition | None, *, holds: bool) -> JournalRecovery:
-        self._identity.load()
-        found = self._scan()
-        damages = [damage for each in found for damage in each.damages]
-        copies = [set_aside(self._disk, self._folder, damage) for damage in damages]
-        ids = self._identity.ids
-        own = [each for each in found if journal_of(each) in ids]
-        self._identity.succeed({journal_of(each) for each in own} | {0 if position is None else position.journal})
-        self._foreign = [each for each in found if each not in own and (each.head is not None or len(each.records))]
-        chain = follow(own, ids, position)
-        self._last = chain.reach
-        self._number(found, position)
-        held = chain.held if holds else [records[:0] for records in chain.held]
-        self._held = max((int(records["sequence"].max(initial=0)) for records in held), default=0)
-        self._take_over(found, own, chain, held)
-        return JournalRecovery(
-            amount=amount_of(chain.whole),
-            held=np.concatenate([NO_RECORDS, *held]),
-            damages=tuple(damages),
-            copies=tuple(copies),
-            loose=amount_of(chain.loose),
-            hole=chain.hole,
-            foreign=tuple(map(foreign, self._foreign)),
-            reach=chain.reach,
-            state=chain.state,
-            state_at=chain.state_at,
-            newest_state=next((each.head.state for each in reversed(own) if each.head is not None), b""),
-            problem=self._make_durable(max((each.synced for each in own), default=0)),
+        opened = open_folder(
+            self._disk,
+            self._folder,
+            self._group,
+            position,
+            holds=holds,
+            identity=self._identity,
+            sealed=self._sealed,
+            others=self._others,
         )
-
-    def _scan(self) -> list[Scan]:
-        for path in paths_in(self._disk, self._folder, f"{ENDING}.partial"):
-            self._disk.remove(path)
-        found = []
-        for path in paths_in(self._disk, self._folder):
-            found.append(scan(self._disk, path))
-            self._check_group(found[-1])
-        return found
-
-    def _check_group(self, found: Scan) -> None:
-        if found.groups - {group_checksum(self._group)}:
-            raise JournalError(
-                f"{found.path} holds readings of group {self._group.name!r} with other instruments or channels than"
-                " the configuration has; run the daemon with the old configuration until all is committed, or move the"
-                " file away"
-            )
-
-    def _number(self, found: Sequence[Scan], position: JournalPosition | None) -> None:
-        """Begin with a number, and a name of a segment, that never was."""
-        held = position.sequence if position is not None else 0
-        numbers = [int(each.records["sequence"].max(initial=int(each.path.stem))) for each in found]
-        self.next = max(self._identity.next, *(number + 1 for number in (held, *numbers)))
-        self._identity.take(self.next)
-
-    def _take_over(self, found: Sequence[Scan], own: Sequence[Scan], chain: Chain, held: Sequence[Array]) -> None:
-        kept = {each.path for each in self._foreign}
-        for each, has, lacks, loose in zip(own, held, chain.whole, chain.loose, strict=True):
-            whole = np.concatenate([has, lacks])
-            if len(whole) or len(loose):
-                kept.add(each.path)
-                head = self._disk.read(each.path, 0, each.head.nbytes if each.head else 0)
-                segment = SealedSegment(path=each.path, head=head, nbytes=each.nbytes, records=whole, loose=loose)
-                self._sealed.add(segment)
-        for each in found:
-            if each.path not in kept:
-                self._disk.remove(each.path)
-        self._disk.sync_folder(self._folder)
+        self._last, self.next, self._held = opened.recovery.reach, opened.next, opened.held_upto
+        return replace(opened.recovery, problem=self._make_durable(opened.synced))
 
     def _make_durable(self, synced: int) -> str | None:
         """Have on the disk what was found, or say why not.
@@ -243,10 +162,7 @@ class Journal:
         """
         for segment in self._sealed:
             segment.is_durable = int(segment.found["sequence"].max(initial=0)) <= synced
-        for each in self._foreign:
-            known = max(other.synced for other in self._foreign if journal_of(other) == journal_of(each))
-            if int(each.records["sequence"].max(initial=0)) > known:
-                self._unsure.append(each)
+        self._others.doubt()
         try:
             self.sync()
         except OSError as error:
@@ -275,21 +191,15 @@ class Journal:
             raise JournalFull(f"{self.nbytes / 2**20:.0f} of {self._max_bytes / 2**20:.0f} MiB are in use")
         try:
             self._identity.take(last)
-            writer = self._writer_for(size, first)
-            start = writer.nbytes
-            writer.append(records)
+            self._begin(size, first)
+            self._last = self._growing.append(blocks, records, first, self._last)
         except OSError as error:
             # What of them is there is whole or not: nothing may be written behind it. A full disk has room again only
             # when the segment can go.
-            self._end_segment()
+            self._growing.end()
             if error.errno in FULL:
                 raise JournalFull(f"the disk of {self._folder} is full") from error
             raise
-        self._is_dirty = True
-        for number, block, record in zip(range(first, last + 1), blocks, records, strict=True):
-            follows, end = self._last, start + size_of(record)
-            self._written.append((number, follows, start, end, block.triggers, readings_in(block)))
-            self._last, start = number, end
         self.next = last + 1
         return last
 
@@ -297,54 +207,19 @@ class Journal:
         follows = self._last if number == first else number - 1
         return encode(number, block, self._group, follows=follows, synced=self._synced)
 
-    def _writer_for(self, size: int, first: int) -> SegmentWriter:
-        if self._writer is not None and self._writer.nbytes + size > self._segment_bytes and self._written:
-            self._seal()
-        if self._writer is None:
-            self._head = segment_head(self._group, self.id, self._last, self._state(first))
-            self._writer = self._begun(path_of(self._folder, first))
-        return self._writer
-
-    def _begun(self, path: Path) -> SegmentWriter:
-        try:
-            return SegmentWriter(self._disk, path, self._head)
-        except FileExistsError:
-            # A write failed, and so did the removal of its file: what that has is written now.
-            self._disk.remove(path)
-            return SegmentWriter(self._disk, path, self._head)
-
-    def _seal(self) -> SealedSegment:
-        """Let the segment that is written grow no more; it is on the disk as soon as its file is synced."""
-        assert self._writer is not None
-        segment = SealedSegment(
-            path=self._writer.path,
-            head=self._head,
-            nbytes=self._writer.nbytes,
-            records=np.array(self._written, INDEX),
-            writer=self._writer,
-            is_durable=not self._is_dirty,
-        )
-        self._sealed.add(segment)
-        self._writer, self._written, self._is_dirty = None, deque(), False
-        return segment
-
-    def _end_segment(self) -> None:
-        """Seal the segment that is written after a failure: what of it was not synced has to be written anew."""
-        if self._written:
-            self._seal().close()
-        elif self._writer is not None:
-            self._drop_segment()
-
-    def _drop_segment(self) -> None:
-        assert self._writer is not None
-        writer, self._writer, self._is_dirty = self._writer, None, False
-        writer.close()
-        self._disk.remove(writer.path)
+    def _begin(self, size: int, first: int) -> None:
+        """Begin a segment with the block of this number, if there is none that has room for so many bytes."""
+        growing = self._growing
+        if growing.records and growing.nbytes + size > self._segment_bytes:
+            growing.seal()
+        if growing.path is None:
+            head = segment_head(self._group, self.id, self._last, self._state(first))
+            growing.begin(path_of(self._folder, first), head)
 
     @property
     def is_durable(self) -> bool:
         """Whether all that is to be committed, or taken again, is on the disk."""
-        return not self._is_dirty and not self._unsure and self._sealed.is_durable
+        return not self._growing.is_dirty and self._others.is_durable and self._sealed.is_durable
 
     def sync(self) -> int:
         """Wait until all that was appended is on the disk; return up to which number it is.
@@ -353,17 +228,8 @@ class Journal:
             OSError: it may not be; it is tried again with the next call, by writing it anew.
         """
         self._sealed.sync()
-        while self._unsure:
-            path = self._unsure[-1].path
-            self._disk.replace(path, self._disk.read(path, 0, self._unsure[-1].nbytes))
-            self._unsure.pop()
-        if self._writer is not None and self._is_dirty:
-            try:
-                self._writer.sync()
-            except OSError:
-                self._end_segment()
-                raise
-            self._is_dirty = False
+        self._others.sync()
+        self._growing.sync()
         self._synced = min([self.next - 1, *(number - 1 for number in self._sealed.missing)])
         return self._synced
 
@@ -398,7 +264,7 @@ class Journal:
             OSError: as `read`.
         """
         found = [(each.path, records) for each in self._sealed for records in (each.records, each.loose)]
-        found += [(each.path, each.records) for each in self._foreign]
+        found += [(each.path, each.records) for each in self._others]
         count = 0
         for path, records in found:
             numbers = records["sequence"]
@@ -430,8 +296,8 @@ class Journal:
     def _in_order(self) -> Iterator[tuple[Path, Array]]:
         for segment in self._sealed:
             yield segment.path, segment.records
-        if self._writer is not None:
-            yield self._writer.path, np.array(self._written, INDEX)
+        if self._growing.path is not None:
+            yield self._growing.path, np.array(self._growing.records, INDEX)
 
     def trim(self, position: int) -> None:
         """The database has everything up to this number: let go of segments that hold nothing else.
@@ -441,12 +307,7 @@ class Journal:
         """
         self._last, self.next = max(self._last, position), max(self.next, position + 1)
         self._sealed.trim(position)
-        while self._written and self._written[0][0] <= position:
-            self._written.popleft()
-        if self._writer is not None and not self._written:
-            self._is_dirty = False
-            if self._writer.nbytes >= self._segment_bytes:
-                self._drop_segment()
+        self._growing.trim(position, self._segment_bytes)
 
     # --- what is not this journal's history ---------------------------------------------------------------------
 
@@ -482,8 +343,7 @@ class Journal:
 
     def read_foreign(self) -> Iterator[ClosedBlock]:
         """Read the blocks of other journals, each journal's in order; raises OSError."""
-        for each in self._foreign:
-            yield from self._sealed.read_each(each.path, each.records)
+        return self._others.read()
 
     def drop_foreign(self) -> None:
         """Remove the segments of other journals.
@@ -491,10 +351,7 @@ class Journal:
         Raises:
             OSError: some are still there.
         """
-        self._unsure.clear()
-        while self._foreign:
-            self._disk.remove(self._foreign[-1].path)
-            self._foreign.pop()
+        self._others.drop()
         self._disk.sync_folder(self._folder)
 
     def close(self) -> None:
@@ -504,31 +361,12 @@ class Journal:
             OSError: it could not be put there.
         """
         try:
-            if self._writer is not None and not self._written:
-                self._drop_segment()
+            if not self._growing.records:
+                self._growing.drop()
             if not self.is_durable:
                 self.sync()
         finally:
-            if self._writer is not None:
-                self._seal()
+            if self._growing.path is not None:
+                self._growing.seal()
             self._sealed.close()
             self._release()
-
-
-def held_by(folder: Path, head: Head | None, position: JournalPosition, disk: Disk) -> int:
-    """Up to which number a database at this position has the records of a segment with this head; raises OSError."""
-    identity, _, *former = read_ids(folder, disk) or (0, 0)
-    ids = {identity, *former}
-    return position.sequence if head is not None and head.journal in ids and position.journal in ids else 0
-
-
-def readings_left(folder: Path, position: JournalPosition, disk: Disk) -> int:
-    """How many readings a journal that nobody has open holds beyond this position; raises OSError."""
-    left = 0
-    for path in paths_in(disk, folder):
-        with disk.open_view(path) as view, memoryview(view) as data:
-            held = held_by(folder, head_of(data), position, disk)
-            for header, _, body in whole_records(view, data, 0):
-                if header.sequence > held:
-                    left += sum(counted(data[body : body + header.length])[1:])
-    return left

@@ -22,7 +22,8 @@ from typing import Any
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.journal.acknowledged import Acknowledged
 from daemon.pipeline.journal.beside import Attempt, Beside
-from daemon.pipeline.journal.journal import Journal, JournalFull
+from daemon.pipeline.journal.errors import JournalFull
+from daemon.pipeline.journal.journal import Journal
 from schemas.batch import ClosedBlock
 
 Blocks = list[tuple[int, ClosedBlock]]

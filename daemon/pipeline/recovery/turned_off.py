@@ -5,7 +5,7 @@ from pathlib import Path
 from daemon.core.outcome import CommandFailed, reason_of
 from daemon.core.outside import Disk
 from daemon.pipeline.intake_log import folder_of, readings_in
-from daemon.pipeline.journal.journal import readings_left
+from daemon.pipeline.journal.left import readings_left
 from schemas.batch import JournalPosition
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from daemon.core.outcome import CommandFailed
 from daemon.core.outside import Disk
-from daemon.pipeline.dead_letters.folder import pending_readings
+from daemon.pipeline.dead_letters.left import pending_readings
 from daemon.pipeline.intake_log.log import INTAKE, readings_in
 from daemon.pipeline.journal.segment import paths_in, scan
 

@@ -16,7 +16,7 @@ from daemon.pipeline.dead_letters import DeadLetters, folder_of
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.acknowledged import read_acknowledged, readings_behind
 from daemon.pipeline.journal.identity import read_ids
-from daemon.pipeline.journal.journal import held_by
+from daemon.pipeline.journal.left import held_by
 from daemon.pipeline.journal.segment import paths_in, scan
 from daemon.tools.reconcile.verdicts import Findings
 from schemas.api.status import GroupStatus, Status

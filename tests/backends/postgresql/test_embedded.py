@@ -16,7 +16,7 @@ import asyncpg
 import pytest
 
 from backends.base import StoreError, StoreUnavailable
-from backends.postgresql.server import embedded
+from backends.postgresql.server import account
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from tests.support.servers import server_folder
 
@@ -148,7 +148,7 @@ async def test_data_of_another_version_is_left_alone(state_dir: Path, server: Em
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where data and binaries may lie that the account cannot reach; not there yet."""
     with server_folder() as folder:
-        monkeypatch.setattr(embedded, "ELSEWHERE", folder / "elsewhere")
+        monkeypatch.setattr(account, "ELSEWHERE", folder / "elsewhere")
         yield folder / "elsewhere"
 
 
@@ -232,12 +232,12 @@ def test_elsewhere_is_roots_alone_and_reached(closed: Path, elsewhere: Path, mod
 def test_binaries_that_the_account_cannot_reach_are_copied(
     closed: Path, elsewhere: Path, state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    package = embedded.binaries().parents[1]
+    package = account.binaries().parents[1]
     own = closed / package.name / "pginstall18"
     shutil.copytree(package / own.name, own, symlinks=True)
     shutil.copytree(package.with_name(f"{package.name}.libs"), closed / f"{package.name}.libs")
     (own / "bin" / "postgres").chmod(0o700)
-    monkeypatch.setattr(embedded, "binaries", lambda: own / "bin")
+    monkeypatch.setattr(account, "binaries", lambda: own / "bin")
     for rows in ("1", "2"):
         assert asyncio.run(kept_rows(EmbeddedPostgresql(state_dir))) == rows
     assert [path.name.partition("-")[0] for path in elsewhere.iterdir()] == ["pginstall18"]

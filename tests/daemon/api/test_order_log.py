@@ -3,6 +3,7 @@
 import asyncio
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import patch
 from uuid import uuid4
 
@@ -47,7 +48,7 @@ async def test_each_order_is_one_event_with_what_was_done_and_from_where(tmp_pat
 
 
 class Letters:
-    """Of a group: the part of a pipeline that discarding asks."""
+    """Of a group: what of its dead letters discarding asks."""
 
     def __init__(self, *, is_retrying: bool) -> None:
         self.retried = Outcome(running=is_retrying)
@@ -60,14 +61,15 @@ class Letters:
 
 async def test_discarding_is_refused_before_anything_is_gone(tmp_path: Path) -> None:
     async with served(folder=tmp_path) as api:
-        groups = {"bpm": Letters(is_retrying=False), "toroid": Letters(is_retrying=True)}
+        letters = {"bpm": Letters(is_retrying=False), "toroid": Letters(is_retrying=True)}
+        groups = {name: SimpleNamespace(letters=each) for name, each in letters.items()}
         with patch.dict(api.logger.pipelines, groups, clear=True):
             answer = await api.client.post("/api/v1/dead-letters/discard", headers=WITH_TOKEN)
         assert (answer.status_code, answer.json()["detail"]) == (
             409,
             "dead letters of group 'toroid' are being retried",
         )
-        assert not groups["bpm"].is_discarded
+        assert not letters["bpm"].is_discarded
 
 
 async def test_what_is_asked_and_what_is_refused_is_no_event(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from daemon.core.words import utc
 from daemon.pipeline import announcements as announced
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.dead_letters import Letter
-from daemon.pipeline.pipeline import MOST_LOST
+from daemon.pipeline.losses import MOST_LOST
 from schemas.readings import Array
 from tests.support.pipelines import logging_to_memory
 from tests.support.readings import history_of, make_group, time_of, whole

@@ -144,3 +144,48 @@ async def test_with_what_was_reduced_nothing_is_compared(are_told: bool) -> None
         assert unaccounted(pipeline) == 0
         assert pipeline.figures().duplicate == (len(sent) if are_told else 0)
         assert letters(pipeline) == ({} if are_told else {int(AsideReason.CONFLICT): len(sent)})
+
+
+async def send_again(pipeline: Pipeline, block: Array) -> None:
+    """A sender of which nobody knows what came before."""
+    column = pipeline.connect(spooled=False, session=7, first=5).column
+    pipeline.receive(block.copy(), Origin.of(column, 5, len(block)))
+    await eventually(lambda: pipeline.acknowledged()[0][column] == 5 + len(block))
+
+
+async def test_what_is_still_there_of_a_reduced_period_is_compared() -> None:
+    """It lies near a mark, or its step has not come yet: what comes with another value is set aside, and not lost."""
+    sent = epoch_7(whole(GROUP, 1, 2))
+    async with logging_to_memory(GROUP) as logger:
+        pipeline = logger.pipelines["bpm"]
+        pipeline.receive(sent.copy())
+        await eventually(lambda: pipeline.figures().committed.triggers == 2)
+        start_ns = START_NS // DAY_NS * DAY_NS
+        pipeline.dropped.reduce([Period(group=GROUP.name, name="day", start_ns=start_ns, end_ns=start_ns + DAY_NS)])
+        others = sent.copy()
+        others[GROUP.channels[0].name][:3] += 1
+        await send_again(pipeline, others)
+        assert letters(pipeline) == {int(AsideReason.CONFLICT): 3}
+        assert pipeline.figures().duplicate == len(sent) - 3
+        assert unaccounted(pipeline) == 0
+
+
+@pytest.mark.parametrize("of_trigger", [True, False])
+async def test_a_trigger_at_the_end_of_a_period_is_of_both_sides(of_trigger: bool) -> None:
+    """Its readings lie by their own times, or by its time: what was reduced of it may be of either period."""
+    sent = epoch_7(whole(GROUP, 1))
+    sent["time_ns"] = START_NS + np.arange(len(sent))
+    async with logging_to_memory(GROUP) as logger:
+        pipeline, store = logger.pipelines["bpm"], logger.store
+        pipeline.receive(sent.copy())
+        await eventually(lambda: pipeline.figures().committed.triggers == 1)
+        (row,) = await logger.ledger(GROUP)
+        cut_ns = int(row["time_ns"]) + (1 if of_trigger else 0)
+        ends = (cut_ns - DAY_NS, cut_ns) if of_trigger else (cut_ns + 1, cut_ns + DAY_NS)
+        period = Period(group=GROUP.name, name="day", start_ns=ends[0], end_ns=ends[1])
+        pipeline.dropped.reduce([period])
+        await store.drop(period, Rule.AGE, at_ns=1, patience_s=1)  # the memory has nothing that reduces
+        await send_again(pipeline, sent)
+        assert letters(pipeline) == {}
+        assert pipeline.figures().duplicate == len(sent)
+        assert unaccounted(pipeline) == 0

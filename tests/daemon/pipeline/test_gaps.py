@@ -170,7 +170,7 @@ async def test_a_dead_letter_that_is_retried_has_no_gap_over_what_came_meanwhile
         await commit(pipeline, closed({3: 1}), closed({5: 1}))
         await commit(pipeline, closed({2: 0}))
         logger.store.__class__ = MemoryStore
-        assert (await pipeline.retry()).committed == 1
+        assert (await pipeline.letters.retry()).committed == 1
         assert await gaps_of(logger) == {1: 0, 2: 0, 3: 0, 5: 1}
 
 

@@ -304,7 +304,7 @@ async def test_what_is_older_and_late_for_a_dead_letter_follows_it(tmp_path: Pat
             pipeline.receive(epoch_7(whole(GROUP, *range(start, start + 50))))
         pipeline.receive(epoch_7(whole(GROUP, 1)))
         await eventually(lambda: pipeline.figures().dead_letters.blocks == 2)
-        outcome = await pipeline.retry()
+        outcome = await pipeline.letters.retry()
         assert (outcome.committed, outcome.readings, outcome.rejected) == (2, 5, 0)
     stored = await logger.stored(GROUP)
     assert stored["instrument"][stored["trigger"] == 1].tolist() == [0, 1, 2, 3, 4]

@@ -77,7 +77,7 @@ async def test_a_conflict_is_a_dead_letter_before_the_position_moves_and_the_oth
         assert pipeline.figures().duplicate == 1  # it is known to be a dead letter
         await folders.remove("/magnets/current")
         await store.open()
-        outcome = await pipeline.retry()
+        outcome = await pipeline.letters.retry()
         assert (outcome.committed, outcome.rejected) == (1, 0)
     assert await in_folder(folders) == expected([(0, 10, 2.0)])
 

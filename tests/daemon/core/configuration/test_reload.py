@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from daemon.core.configuration.reload import RELOADABLE, applicable, differences
-from daemon.pipeline.pipeline import longest_attempt_s
+from daemon.pipeline.committer import longest_attempt_s
 from schemas.checking.fields import keys, sections_of
 from schemas.config import Config, parse_config
 from tests.support.pipelines import eventually, logging_to_memory

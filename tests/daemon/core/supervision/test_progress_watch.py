@@ -5,9 +5,10 @@ from pathlib import Path
 
 from backends.base import StoreUnavailable
 from daemon.core.supervision.progress_watch import Part, ProgressWatch
+from daemon.pipeline.committer import longest_attempt_s
 from daemon.pipeline.journal import Journal
 from daemon.pipeline.journal.keeper import JournalKeeper
-from daemon.pipeline.pipeline import Pipeline, longest_attempt_s
+from daemon.pipeline.pipeline import Pipeline
 from daemon.sources.simulated import SimulatedSource
 from daemon.sources.tcp import TcpSource
 from daemon.sources.udp import UdpSource

@@ -1,5 +1,8 @@
 """Dead letters on the disk: what is kept is found again, whatever happened in the middle of it."""
 
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import numpy as np
@@ -7,13 +10,13 @@ import pytest
 
 from daemon.pipeline.closed_blocks import merge, split
 from daemon.pipeline.dead_letters import DeadLetters, Reason
-from daemon.pipeline.dead_letters.folder import pending_readings
+from daemon.pipeline.dead_letters.left import pending_readings
 from daemon.pipeline.journal import Amount
 from schemas.batch import ClosedBlock, JournalPosition
 from schemas.ledger import ledger_dtype
 from schemas.readings import InstrumentGroup
 from tests.support.batches import group_of, ledger_of, readings_of, with_late
-from tests.support.disks import REAL
+from tests.support.disks import REAL, ByHand
 
 GROUP = group_of(size=12)
 JOURNAL = 7
@@ -159,6 +162,60 @@ async def test_what_comes_late_for_a_damaged_letter_does_not_count_it(tmp_path: 
     assert not letters.may_lack(late_of(block, 0))
     assert await letters.read_all([letter]) == []
     assert letters.may_lack(late_of(block, 0))
+
+
+async def test_who_reads_what_another_one_found_damaged_leaves_it_out_as_well(tmp_path: Path) -> None:
+    letters = await kept(tmp_path, (1, block_of(1, 1)))
+    (letter,) = letters.pending
+    data = bytearray(letter.path.read_bytes())
+    data[letter.end - 9] ^= 1
+    letter.path.write_bytes(data)
+    assert await asyncio.gather(letters.read_all([letter]), letters.read_all([letter])) == [[], []]
+    assert letters.amount == Amount()
+
+
+class Interrupted(ByHand):
+    """Workers that note how many letters each call had, and let something happen before the first one returns."""
+
+    def __init__(self, then: Callable[[], Awaitable[None]]) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+        self._then: Callable[[], Awaitable[None]] | None = then
+
+    async def call(self, function, *args, **kwargs):
+        found = function(*args, **kwargs)
+        self.sizes += [len(found)] if isinstance(found, list) else []
+        then, self._then = self._then, None
+        if then is not None:
+            await then()
+        return found
+
+
+async def test_times_are_read_some_at_once_and_of_what_is_moved_and_comes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("daemon.pipeline.dead_letters.folder.MOVED_TOGETHER", 2)
+    monkeypatch.setattr("daemon.pipeline.dead_letters.writing.SEGMENT_BYTES", 0)
+    blocks = [(number, block_of(number, 1)) for number in range(1, 7)]
+    before = await kept(tmp_path, *blocks[:5])
+    before.close()
+
+    async def go_on() -> None:
+        # The segment that the fifth was in goes, too.
+        await letters.move(letters.pending[-1:])
+        await letters.keep(letters.address([(blocks[5][1], REASON)], 6))
+        await letters.committed(letters.pending[:1])
+
+    workers = Interrupted(go_on)
+    letters = DeadLetters(tmp_path / "bpm", GROUP, dataclasses.replace(REAL, workers=workers))
+    letters.open(position=JournalPosition(sequence=9, journal=JOURNAL))
+    times = await letters.times()
+    assert sorted(times.tolist()) == [block.ledger["time_ns"][0] for _, block in blocks[1:]]
+    assert len(list((tmp_path / "bpm").glob("*.dead"))) == 5
+    assert max(workers.sizes) == 2
+    workers.sizes.clear()
+    assert sorted((await letters.times()).tolist()) == sorted(times.tolist())
+    assert workers.sizes == []
 
 
 async def test_letters_of_other_channels_are_said_and_left_alone(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ NOTHING = np.empty(0, GROUP.record)
 
 
 async def test_a_doubt_that_cannot_be_noted_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daemon.pipeline.intake.intake.AGAIN_S", 0.05)
+    monkeypatch.setattr("daemon.pipeline.intake.catching_up.AGAIN_S", 0.05)
     log_of(tmp_path, [(1, 0, RunKind.READINGS, whole(GROUP, 1))])
     disk, events = FaultyDisk(), Events()
     intake = await open_intake(GROUP, CONFIG, tmp_path, events, outside=faulty(disk))
@@ -467,10 +467,11 @@ async def test_connections_that_come_and_go_leave_nothing_behind(tmp_path: Path)
 
         def is_forgotten() -> bool:
             life.look()
-            return not (len(life.intake.stretches) or life.intake._streams or len(life.pipeline._assembly.sessions))
+            streams, sessions = life.intake._streams.by_session, life.pipeline._assembly.sessions
+            return not (len(life.intake.stretches) or streams or len(sessions))
 
         await eventually(is_forgotten, "", 30)
-        assert not life.intake._unsynced
+        assert not life.intake._streams.unsynced
     assert await stored(store) == keys(*range(1, 200))
 
 
@@ -494,7 +495,7 @@ async def test_a_disk_that_fails_costs_only_the_acknowledgement_of_what_is_recei
 
         def is_let_go() -> bool:
             life.look()
-            return not life.intake._unsynced and not len(life.intake.stretches)
+            return not life.intake._streams.unsynced and not len(life.intake.stretches)
 
         await eventually(is_let_go, "", 30)
         assert life.full == []

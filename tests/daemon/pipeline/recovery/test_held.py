@@ -66,7 +66,7 @@ async def test_what_is_safe_by_then_is_held_no_longer(tmp_path: Path) -> None:
     async with journaling(store, GROUP, tmp_path, risk_ms=1.0) as pipeline:
         assert len(pipeline._backlog._held) == 2
         await commit(pipeline, 3)
-        await eventually(lambda: pipeline._now().monotonic_ns / 1e9 > pipeline._backlog._held[0].since_s + 0.01)
+        await eventually(lambda: pipeline._now().monotonic_ns / 1e9 > pipeline._backlog._held.oldest.since_s + 0.01)
         await commit(pipeline, 4)
         assert len(pipeline._backlog._held) == 1
 

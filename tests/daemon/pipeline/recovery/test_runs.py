@@ -121,7 +121,7 @@ async def test_a_run_that_only_dead_letters_have_yields_to_that_which_another_ho
         await take(pipeline, 8, 1)
     async with journaling(store, GROUP, tmp_path / "a", assembly=SMALL) as pipeline:
         await take(pipeline, 8, 2)
-        outcome = await pipeline.retry()
+        outcome = await pipeline.letters.retry()
         assert (outcome.committed, outcome.rejected) == (0, 3)
     assert await rows_in(store) == [(6, 1, 1, 5), (8, 2, 1, 5), (8, 2, 2, 5)]
 

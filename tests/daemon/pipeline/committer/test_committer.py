@@ -238,10 +238,10 @@ async def test_a_position_of_another_journal_says_nothing_of_what_was_given_up_o
     old = JournalPosition(sequence=1000, journal=77)
     store._groups["bpm"].positions[Stream.JOURNAL] = old
     async with journaling(store, GROUP, tmp_path) as pipeline:
-        assert await pipeline._committer._held() == 0
+        assert await pipeline._committer._transactions.held() == 0
         pipeline.receive(whole(GROUP, 1))
         await eventually(lambda: pipeline.figures().committed.triggers == 1)
-        assert await pipeline._committer._held() == (await store.position("bpm")).sequence
+        assert await pipeline._committer._transactions.held() == (await store.position("bpm")).sequence
 
 
 async def test_one_bad_trigger_of_many_is_found_by_halves(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ async def test_what_comes_late_in_the_same_batch_as_its_rejected_trigger_follows
         assert (first.key, first.triggers, first.reason) == ((1, 3), 1, "value out of range")
         assert (second.key, second.triggers, second.reason) == ((1, 3), 0, FOLLOWS)
         logger.store.__class__ = MemoryStore
-        assert (await pipeline.retry()).readings == 3
+        assert (await pipeline.letters.retry()).readings == 3
     ledger = await logger.ledger(GROUP)
     assert dict(zip(ledger["trigger"].tolist(), ledger["arrived"].tolist(), strict=True)) == {1: 5, 2: 3, 3: 3, 4: 3}
 
@@ -387,7 +387,7 @@ async def test_what_comes_late_for_a_dead_letter_follows_it_and_both_are_retried
         pipeline.receive(make_block(GROUP, [(3, 3), (3, 4)]))
         await eventually(lambda: pipeline.figures().dead_letters.blocks == 3)
         assert len(await logger.stored(GROUP)) == 0
-        outcome = await pipeline.retry()
+        outcome = await pipeline.letters.retry()
         assert (outcome.committed, outcome.readings, outcome.rejected) == (3, 5, 0)
         assert pipeline.figures().dead_letters.blocks == 0
         # From now on what comes for it goes its way.
@@ -411,10 +411,10 @@ async def test_retrying_what_is_rejected_again_keeps_it_and_commits_the_others(t
         logger.store.__class__ = Hostile
         put(logger, *range(1, 11))
         await eventually(lambda: pipeline.figures().dead_letters.triggers == 10)
-        outcome = await pipeline.retry()
+        outcome = await pipeline.letters.retry()
         assert (outcome.committed, outcome.rejected, outcome.reasons) == (0, 10, {"nothing is welcome": 10})
         logger.store.__class__ = Picky
-        outcome = await pipeline.retry()
+        outcome = await pipeline.letters.retry()
         assert (outcome.committed, outcome.rejected, outcome.reasons) == (9, 1, {"trigger 3 is not welcome": 1})
         position = await logger.store.position("bpm", Stream.DEAD_LETTERS)
         assert (position.triggers, position.readings) == (9, 45)
@@ -425,8 +425,8 @@ async def test_retrying_what_is_rejected_again_keeps_it_and_commits_the_others(t
         again = letters_in(tmp_path)
         assert [each.key for each in again.pending] == [(1, 3)]
         logger.store.__class__ = MemoryStore
-        assert (await pipeline.retry()).committed == 1
-        assert (await pipeline.retry()).committed == 0
+        assert (await pipeline.letters.retry()).committed == 1
+        assert (await pipeline.letters.retry()).committed == 0
     assert sorted((await logger.stored(GROUP))["trigger"].tolist()) == sorted(5 * list(range(1, 11)))
 
 
@@ -643,7 +643,7 @@ async def test_what_is_late_for_what_was_discarded_before_the_start_is_stored_by
         store.__class__ = PickyAndAway
         pipeline.receive(make_block(GROUP, [(3, i) for i in range(4)]))
         await eventually(lambda: pipeline.figures().dead_letters.blocks == 1)
-        assert (await pipeline.discard()).readings == 4
+        assert (await pipeline.letters.discard()).readings == 4
     store.__class__ = MemoryStore
     async with journaling(store, GROUP, tmp_path, **sections) as pipeline:
         await eventually(lambda: pipeline.waiting.blocks == 0)
@@ -682,7 +682,7 @@ async def test_a_retry_that_corrects_a_gap_takes_back_nothing_that_came_late_mea
         logger.store._groups["bpm"].ledger[1, 4]["skipped"] = 2
         logger.store.__class__ = SlowToRetry
         logger.store.pipeline, logger.store.late = pipeline, make_block(GROUP, [(4, 4)])
-        assert (await pipeline.retry()).committed == 1
+        assert (await pipeline.letters.retry()).committed == 1
         assert logger.store.late is None
         await eventually(lambda: pipeline.figures().committed.readings == 10)
     rows = await logger.ledger(GROUP)
@@ -705,7 +705,7 @@ async def test_what_is_late_for_what_was_discarded_is_stored_by_itself(tmp_path:
             logger.store.serving.clear()
             pipeline.receive(late)
             await asyncio.sleep(0.05)
-        assert (await pipeline.discard()).readings == 4
+        assert (await pipeline.letters.discard()).readings == 4
         logger.store.__class__ = MemoryStore
         logger.store.serving.set()
         if not is_under_way:

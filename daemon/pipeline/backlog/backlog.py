@@ -9,19 +9,20 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 from backends.columns.filling import readings_in
 from daemon.core.outside import Clock
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announcements import Announcements
+from daemon.pipeline.backlog.held import HeldBlocks
+from daemon.pipeline.backlog.waiting import Waiting
 from daemon.pipeline.closed_blocks import times_in
 from daemon.pipeline.durable_state import DurableState, States
 from daemon.pipeline.journal import Acknowledged, Amount, Journal
 from daemon.pipeline.journal.keeper import JournalKeeper, JournalState
 from daemon.pipeline.journal.segment import NO_RECORDS
-from daemon.pipeline.placing import Placed
 from schemas.batch import ClosedBlock, JournalPosition
 from schemas.readings import Array
 from schemas.retention import Period, are_within, spans_of
@@ -30,35 +31,6 @@ RESUME_AT = 0.5
 """Backpressure ends when the memory in use has fallen to this part of its limit; at the limit it would flutter."""
 
 READ_AGAIN_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A block in memory.
-
-    state: sessions and runs as they are after it. put_ns: when it closed (monotonic); None for what was read back from
-    the journal. placed: what of it went where the database says, since it was taken. told: ledger rows of earlier
-    triggers, which the database may lack: what they count is true of those that it has.
-    """
-
-    number: int
-    block: ClosedBlock
-    state: DurableState
-    nbytes: int
-    readings: int
-    put_ns: int | None
-    placed: Placed | None = None
-    told: Array | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Revocable:
-    """A block that the database has. since_s: when it said so (monotonic, s)."""
-
-    number: int
-    triggers: int
-    readings: int
-    since_s: float
 
 
 class Backlog:
@@ -77,8 +49,7 @@ class Backlog:
             that closed in this process and are not settled, so many of the oldest.
 
     What the database has, and may lose again in a crash for some time, stays in the journal as long; see `hold_for`.
-    lost: what the journal held and could not be read any more. came_back: what the database had at the start, has lost
-    since, and gets from the journal again.
+    lost: what the journal held and could not be read any more.
     """
 
     def __init__(
@@ -104,7 +75,6 @@ class Backlog:
         self.journal_bytes = 0 if self._journal is None else self._journal.state.nbytes
         self.bytes_a_reading = 0.0
         self.lost = Amount()
-        self.came_back = Amount()
         self._journal_room = 0 if self._journal is None else self._journal.state.room
         self.is_full = False
         self.problem: str | None = None if self._journal is None else self._journal.state.problem
@@ -129,12 +99,7 @@ class Backlog:
         self._settled_here = 0  # blocks that closed in this process
         self._recovered_left = recovered.blocks
         self._again_upto = position  # what came again at the start has numbers up to here
-        self._hold_s = 0.0
-        now_s = clock.now().monotonic_ns / 1e9
-        self._held = deque(
-            _Revocable(number, triggers, readings, now_s) for number, _, _, _, triggers, readings in revocable.tolist()
-        )
-        self._held_before_upto = position  # those up to this number were committed by an earlier process
+        self._held = HeldBlocks(revocable, position, clock.now().monotonic_ns / 1e9)
         self._released = self.held_from - 1
 
     @property
@@ -276,7 +241,7 @@ class Backlog:
             mine += waiting.number >= self._first and is_new
             self._recovered_left -= waiting.number < self._first and is_new
             self._settled = max(self._settled, waiting.number)
-            self._hold(waiting, now)
+            self._held.add(waiting, now)
         self._settled_here += mine
         self._release(now)
         self._look()
@@ -288,13 +253,18 @@ class Backlog:
             self._acknowledged.note(position)
 
     def hold_for(self, seconds: float) -> None:
-        """How long the database may lose again what it acknowledged; without limit nothing is held, as with 0."""
-        self._hold_s = 0.0 if math.isinf(seconds) else seconds
+        """How long the database may lose again what it acknowledged; see `HeldBlocks`."""
+        self._held.hold_for(seconds)
+
+    @property
+    def came_back(self) -> Amount:
+        """What the database had at the start, has lost since, and gets from the journal again."""
+        return self._held.came_back
 
     @property
     def held_from(self) -> int:
         """The lowest number that can come again; one that was never handed out when there is none."""
-        return self._held[0].number if self._held else self._settled + 1
+        return self._held.oldest.number if self._held else self._settled + 1
 
     def rewind(self, position: int, state: DurableState) -> Amount:
         """The database is back at this position: hand out again what is held beyond it; return how much that is.
@@ -306,13 +276,7 @@ class Backlog:
         if self._refill is not None:
             self._refill.cancel()
             self._refill = None
-        back = Amount()
-        while self._held and self._held[-1].number > position:
-            held = self._held.pop()
-            back.change(held.triggers, held.readings, 1)
-            if held.number <= self._held_before_upto:
-                self.came_back.change(held.triggers, held.readings, 1)
-        self._held_before_upto = min(self._held_before_upto, position)
+        back = self._held.take_back(position)
         for amount in (back, self._in_memory):
             self._in_journal.change(amount.triggers, amount.readings, amount.blocks)
         self._memory.clear()
@@ -321,17 +285,12 @@ class Backlog:
         self._look()
         return back
 
-    def _hold(self, waiting: Waiting, now: float) -> None:
-        self._held.append(_Revocable(waiting.number, waiting.block.triggers, waiting.readings, now))
-
     def _release(self, now: float) -> None:
         """Let go of what is safe in the database, which has just shown that it still has all before this commit.
 
         Time alone does not make it safe: the server may have crashed since, and nobody has asked it.
         """
-        last = None
-        while self._held and (self._held[0].since_s + self._hold_s <= now or self._journal is None):
-            last = self._held.popleft().number
+        last = self._held.release(math.inf if self._journal is None else now)
         if last is not None:
             self._released = last
         if last is not None and self._journal is not None:
@@ -377,12 +336,9 @@ class Backlog:
     async def _write_held(self, journal: JournalKeeper, within_s: float) -> int:
         if not self._held:
             return 0
-        newest, now_s = self._held[-1], self._clock.now().monotonic_ns / 1e9
-        held_s = newest.since_s + self._hold_s - now_s
-        await journal.write_upto(newest.number, min(held_s, within_s))
-        if held_s <= within_s:
-            return 0
-        return sum(each.readings for each in self._held if each.number >= journal.unwritten)
+        held_s = self._held.left_s(self._clock.now().monotonic_ns / 1e9)
+        await journal.write_upto(self._held.newest, min(held_s, within_s))
+        return 0 if held_s <= within_s else self._held.readings_from(journal.unwritten)
 
     def _weigh(self, blocks: Sequence[ClosedBlock]) -> None:
         readings = sum(readings_in(block) for block in blocks)

@@ -1,0 +1,191 @@
+"""The data path of all groups: their intakes, pipelines and sources, from the first reading to the last commit."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from backends.base import OtherJournal, Store
+from backends.ending import done_before, end_tasks
+from daemon.core.configuration import LoadedConfig
+from daemon.core.configuration.database import durability_of, layout_of
+from daemon.core.monitoring.events import Events
+from daemon.core.outcome import cannot_listen
+from daemon.core.outside import Outside
+from daemon.core.supervision.progress_watch import Part
+from daemon.pipeline.intake import Intake, open_intake
+from daemon.pipeline.pipeline import Pipeline
+from daemon.pipeline.recovery import InStore, RecoveredGroup, ask_store, recover_group, runs_of
+from daemon.sources.base import Source
+from daemon.sources.kinds import make_source, tls_contexts
+from schemas.config import Config
+
+COMMIT_WITHIN_S = 20.0
+"""How long the end of the service waits for the database. What is not committed then is reported, and senders that got
+no acknowledgement still have it."""
+
+
+class DataPath:
+    """What takes readings, keeps them, and commits them.
+
+    intakes: by group, from `open` on. pipelines: by group; empty before `go_on`. sources: empty before `start_sources`.
+    superseded: called with a group's name when its store is at the position of another journal.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedConfig,
+        store: Store,
+        outside: Outside,
+        events: Events,
+        *,
+        superseded: Callable[[str, OtherJournal], None],
+    ) -> None:
+        self.groups = {section.name: section.group() for section in loaded.config.groups}
+        self.intakes: dict[str, Intake] = {}
+        self.pipelines: dict[str, Pipeline] = {}
+        self.sources: list[Source] = []
+        self._config = loaded.config
+        self._state_dir = loaded.state_dir
+        self._tls = tls_contexts(loaded)
+        self._store = store
+        self._outside = outside
+        self._events = events
+        self._superseded = superseded
+        self._committing: list[asyncio.Task[None]] = []
+
+    async def open(self) -> None:
+        """Open the intakes: from now on sources can start, whether the store answers or not."""
+        for name, group in self.groups.items():
+            self.intakes[name] = await open_intake(
+                group, self._config, self._state_dir, self._events, outside=self._outside
+            )
+            self.intakes[name].start()
+
+    async def ask_store(self) -> dict[str, InStore]:
+        """What the store has of each group; raises what `daemon.pipeline.recovery.ask_store` does."""
+        return {name: await ask_store(self._store, group, self._config) for name, group in self.groups.items()}
+
+    async def start_sources(self) -> None:
+        """Take readings from now on.
+
+        Raises:
+            CommandFailed: an address is taken.
+        """
+        for index, section in enumerate(self._config.sources):
+            source = make_source(section, self.intakes, self._events, self._tls[index])
+            try:
+                await source.start()
+            except OSError as error:
+                at = section.listening
+                assert at is not None, "one that does not listen raises none"
+                raise cannot_listen(f"sources[{index}]", at.host, at.port, error) from None
+            self.sources.append(source)
+        self._events.taking_readings()
+
+    async def go_on(
+        self,
+        in_store: dict[str, InStore],
+        tasks: asyncio.TaskGroup,
+        stop: asyncio.Event,
+        *,
+        availability_changed: Callable[[], None],
+        made: Callable[[], None],
+    ) -> bool:
+        """Make the pipelines, and let what journals and intakes' logs hold go on; False when `stop` came first.
+
+        availability_changed: see `Pipeline`. made: called when the pipelines are there, before anything is put in.
+        """
+        recovered = await self._make_pipelines(in_store, availability_changed)
+        made()
+        # What is left half done the next start does.
+        if await done_before(stop, self._take_again(recovered)) is None:
+            return False
+        for name, pipeline in self.pipelines.items():
+            self._committing.append(tasks.create_task(pipeline.run(), name=f"committer {name}"))
+        return await done_before(stop, self._catch_up()) is not None
+
+    async def stop_taking(self) -> None:
+        """Take nothing more, and close the open triggers."""
+        for source in self.sources:
+            await source.stop()
+        self._events.taking_no_more()
+        for pipeline in self.pipelines.values():
+            pipeline.end()
+
+    async def finish(self) -> None:
+        """Commit what is here, as far as the database lets it, and close pipelines and intakes."""
+        if self._committing:
+            _, late = await asyncio.wait(self._committing, timeout=COMMIT_WITHIN_S)
+            await end_tasks(*late)
+        # Together: each may have to wait for the disk, and all of them are to get as far as they can.
+        closing = (pipeline.close(COMMIT_WITHIN_S) for pipeline in self.pipelines.values())
+        for problem in await asyncio.gather(*closing, return_exceptions=True):
+            if problem is not None:
+                raise problem
+        for intake in self.intakes.values():
+            await intake.end()
+
+    async def close_sources(self) -> None:
+        """Send the last acknowledgements, and end the connections."""
+        for source in self.sources:
+            await source.close()
+
+    def change(self, config: Config) -> None:
+        """Take over what of a configuration can change while the daemon runs."""
+        self._config = config
+        for pipeline in self.pipelines.values():
+            pipeline.change(config)
+        for intake in self.intakes.values():
+            intake.change(config)
+        for source, section in zip(self.sources, config.sources, strict=True):
+            source.change(section)
+
+    def parts(self) -> list[Part]:
+        """What has to move while the daemon runs, for the watchdog."""
+        pipelines = (part for each in (self.pipelines, self.intakes) for way in each.values() for part in way.parts())
+        return [*pipelines, *(part for source in self.sources for part in source.parts())]
+
+    async def _make_pipelines(
+        self, in_store: dict[str, InStore], availability_changed: Callable[[], None]
+    ) -> dict[str, RecoveredGroup]:
+        recovered = {
+            section.name: await recover_group(
+                in_store[section.name],
+                self.groups[section.name],
+                self._config,
+                self._state_dir,
+                self._events,
+                outside=self._outside,
+                durability=durability_of(section, self._config),
+            )
+            for section in self._config.groups
+        }
+        runs = runs_of(recovered.values())
+        for section in self._config.groups:
+            self.pipelines[section.name] = Pipeline(
+                self.groups[section.name],
+                self._config,
+                self._store,
+                layout=layout_of(section, self._config),
+                durability=durability_of(section, self._config),
+                runs=runs,
+                recovered=recovered[section.name],
+                events=self._events,
+                clock=self._outside.clock,
+                availability_changed=availability_changed,
+                superseded=partial(self._superseded, section.name),
+                pinned=self.intakes[section.name].stretches,
+            )
+        return recovered
+
+    async def _take_again(self, recovered: Mapping[str, RecoveredGroup]) -> None:
+        """Go on from what journals that come back hold."""
+        for name, found in recovered.items():
+            if found.was_elsewhere:
+                await self.intakes[name].doubt()
+            self.pipelines[name].take_again(found.again)
+
+    async def _catch_up(self) -> None:
+        """Let what the intakes' logs hold go on."""
+        for name, intake in self.intakes.items():
+            await intake.catch_up(self.pipelines[name])

@@ -1,0 +1,386 @@
+"""The committer of one group: closed triggers become transactions.
+
+Natural batching: while one transaction is under way the next batch gathers, and an idle system commits a single
+trigger at once. The committer owns batching, retry and backoff; the store only writes.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+import numpy as np
+
+from backends.base import BatchRejected, CommitsLost, OtherJournal, Store, StoreError, StoreUnavailable
+from backends.columns.filling import readings_in
+from daemon.core.monitoring.metrics import Latencies, Recent
+from daemon.core.outside import Clock
+from daemon.core.supervision.progress_watch import Part
+from daemon.pipeline.announcements import Announcements
+from daemon.pipeline.backlog import Backlog, Waiting
+from daemon.pipeline.closed_blocks import nothing_of
+from daemon.pipeline.committer.account import Account, CommitCounts
+from daemon.pipeline.committer.attempts import Attempts
+from daemon.pipeline.committer.letters import Discarded, LettersOfBlocks
+from daemon.pipeline.committer.rejected import BlockPart, RejectedParts
+from daemon.pipeline.committer.transactions import Transactions
+from daemon.pipeline.dead_letters import DeadLetters, Reason
+from daemon.pipeline.dropped import DroppedPeriods
+from daemon.pipeline.durable_state import DurableState
+from daemon.pipeline.gaps import CommittedGaps
+from daemon.pipeline.journal import Amount
+from daemon.pipeline.placer import NotePlaced, Placer, apart
+from daemon.pipeline.placing import Placed, late_to_place, set_aside_for_good
+from schemas.batch import ClosedBlock, Durability, JournalPosition
+from schemas.config import Config
+from schemas.queries import LedgerTail
+from schemas.readings import Array, InstrumentGroup, join
+
+DIVIDE_AFTER = 2
+"""Attempts at a batch before it is divided: a store that was away may have found what waited too much for its time, and
+would find it so for ever."""
+
+SEARCHED_TOGETHER = 256
+"""Triggers, and parts that came late for one, among which those that are rejected are looked for at once: their letters
+are synced together, and the good ones wait for no more than that before they are committed."""
+
+OTHER_JOURNAL_S = 10.0
+"""Pause before a database is asked again that another daemon has written to as this logger."""
+
+HOLD_TIMES = 5
+"""What a server may lose is held for longer than its settings say: a busy machine lets its background writer wait."""
+
+
+class Committer:
+    """Commits the blocks of one group's backlog in order.
+
+    settled: called with the number of blocks that are committed (or kept as dead letters) now, of those that closed in
+    this process.
+    availability_changed: see `Attempts`. placed: see `Placer`.
+    superseded: called when the database turns out to be at the position of a journal that this one does not follow.
+    lost: what the database acknowledged in this process, has lost since, and does not get again.
+    journal: the id that numbers are of: the journal's, or this process's. formerly: ids that it had before; under these
+    nothing is committed any more, and nothing above `formerly_upto` was.
+    tail: see `CommittedGaps`; as it was at the start.
+    dropped: what of the group is stored no more.
+    writing: held from when rows of the ledger are asked for until they are replaced; see `Retrying`.
+    found: how much this logger ever committed, as the store had it at the start.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        group: InstrumentGroup,
+        *,
+        durability: Durability,
+        config: Config,
+        clock: Clock,
+        backlog: Backlog,
+        dead_letters: DeadLetters,
+        announcements: Announcements,
+        settled: Callable[[int], None],
+        availability_changed: Callable[[], None],
+        superseded: Callable[[OtherJournal], None],
+        placed: NotePlaced,
+        found: JournalPosition | None = None,
+        journal: int = 0,
+        formerly: Collection[int] = (),
+        formerly_upto: int = 0,
+        tail: Array | None = None,
+        writing: asyncio.Lock | None = None,
+        dropped: DroppedPeriods | None = None,
+    ) -> None:
+        self.counts = CommitCounts()
+        self.latencies = Latencies()
+        self.lost = Amount()
+        self.committed_ns = 0
+        self.risk_ms = math.inf
+        self.account = Account(self.counts, journal, found or JournalPosition(sequence=0))
+        self.attempts = Attempts(clock, config, self.counts, availability_changed)
+        self._transactions = Transactions(
+            store, group, durability=durability, journal=journal, account=self.account, attempts=self.attempts
+        )
+        self._letters = LettersOfBlocks(dead_letters, self.attempts)
+        self._rejected = RejectedParts(
+            self._transactions, dead_letters, self._letters, announcements, reports=group.reports
+        )
+        self._recent = Recent()
+        self._formerly, self._formerly_upto = formerly, formerly_upto
+        self._writing = writing or asyncio.Lock()
+        self._has_lost = False  # the database lost what it acknowledged to this process
+        self._placed_in: dict[int, Placed] = {}  # by block, of those that may come again
+        self._clock = clock
+        self._store = store
+        self._group = group
+        self._durability = durability
+        self._batch_by(config)
+        self._backlog = backlog
+        self._dead_letters = dead_letters
+        self._announcements = announcements
+        self._settled = settled
+        self._superseded = superseded
+        self._dropped = dropped or DroppedPeriods()
+        self._placer = Placer(
+            group,
+            clock,
+            ask=self._transactions.ask,
+            rejected=self._letters.of_triggers,
+            note=placed,
+            dropped=self._dropped,
+        )
+        self._gaps = CommittedGaps(group, self._transactions.ask, tail)
+
+    def change(self, config: Config) -> None:
+        """Batch and pause so from now on."""
+        self._batch_by(config)
+        self.attempts.change(config)
+
+    def _batch_by(self, config: Config) -> None:
+        self._max_batch = int(config.committer.max_batch_mib * 2**20)
+        self._most = self._max_batch  # and less while the store does not manage as much in its time
+
+    def part(self, name: str) -> Part:
+        """What has to move, for the watchdog. name: as it says it."""
+        attempts = self.attempts
+        return Part(name=name, steps=attempts.steps, is_busy=self._backlog.has_work, extra_s=attempts.longest_s)
+
+    def note_risk(self, risk_ms: float) -> None:
+        """Take note of how young an acknowledged reading may be, in ms, and still be lost with the server."""
+        self.risk_ms = risk_ms
+        # Where nothing is at risk nothing is held.
+        self._backlog.hold_for(HOLD_TIMES * risk_ms / 1e3)
+        self._recent.keep(0 if math.isinf(risk_ms) else math.ceil(risk_ms * 1e6))
+
+    def at_risk(self, monotonic_ns: int) -> int:
+        """How many acknowledged readings a crash of the server now could lose; of unlimited risk, all since the start.
+
+        What waits in memory is not among them: it is not acknowledged. Nor is what an earlier process of the
+        daemon committed, nor what was lost already in a crash that has happened.
+        """
+        return self.counts.readings if math.isinf(self.risk_ms) else self._recent.count(monotonic_ns)
+
+    async def run(self) -> None:
+        """Commit until the backlog has ended and nothing is left of it."""
+        while blocks := await self._backlog.take(min(self._most, self._max_batch)):
+            before = self._most
+            self._letters.begin()
+            try:
+                async with self._writing:
+                    for together in apart([self._believed(waiting) for waiting in blocks]):
+                        await self._commit(await self._fitting(await self._placed(together)))
+            except Discarded:
+                self._gaps.forget()  # what of these blocks is not dealt with is taken again
+            except CommitsLost as error:
+                await self._try_to_go_back(error.position)
+            except OtherJournal as error:
+                if self._was_ours(error.position):
+                    await self._try_to_go_back(error.position)
+                    continue
+                # Nothing can be committed any more before it is known again what the database has.
+                self._gaps.forget()
+                self.attempts.note(str(error))
+                self._superseded(error)
+                await asyncio.sleep(OTHER_JOURNAL_S)
+            if self._most >= before:
+                self._most = min(2 * self._most, self._max_batch)
+
+    def _was_ours(self, position: JournalPosition) -> bool:
+        """Whether a position is one that an earlier process of this logger left, and this one has gone on from.
+
+        A daemon that this state folder is a copy of may still be alive, and has gone on under an id that is known here.
+        """
+        return position.journal in self._formerly and position.sequence <= self._formerly_upto
+
+    async def _try_to_go_back(self, found: JournalPosition) -> None:
+        try:
+            await self._go_back(found)
+        except StoreError as away:
+            # It comes to the same place again.
+            self.attempts.note(str(away))
+            await self.attempts.backoff().pause()
+
+    async def _go_back(self, found: JournalPosition) -> None:
+        """Go on from where the database is; what it acknowledged beyond that comes again, as far as it is held."""
+        self._gaps.forget()
+        is_alone = not found.sequence and len(await self._store.ask(LedgerTail(group=self._group, most=1)))
+        was = self.account.acknowledged
+        self._has_lost = self._has_lost or not is_alone
+        to_number = self._backlog.held_from - 1 if is_alone else found.sequence
+        came_back = replace(self._backlog.came_back)
+        regained = self._backlog.rewind(to_number, DurableState.decode(was.state if is_alone else found.state))
+        for number in [number for number in self._placed_in if number > to_number]:
+            placed = self._placed_in.pop(number)
+            self.counts.place(number, self._backlog.first_here, placed, -1)
+            regained.change(placed.triggers, placed.readings, 0)
+        # Where the position alone was lost, what is not held is taken to be there: an operator removed a row.
+        to = was.less(regained.triggers, regained.readings) if is_alone else found
+        here = self.account.go_back(to)
+        earlier = self._backlog.came_back.less(came_back)
+        mine = regained.less(earlier)
+        gone = Amount(triggers=max(0, here.triggers - mine.triggers), readings=max(0, here.readings - mine.readings))
+        # What comes again beyond what was lost are dead letters of its blocks, which are left out again.
+        self.counts.dead_triggers -= max(0, mine.triggers - here.triggers)
+        self.counts.dead_readings -= max(0, mine.readings - here.readings)
+        self.lost.change(gone.triggers, gone.readings, gone.blocks)
+        before = max(0, was.readings - to.readings - here.readings - earlier.readings)
+        self._announcements.commits_lost(self._durability, regained, gone.readings + before)
+
+    async def _commit(self, blocks: list[Waiting]) -> None:
+        self._letters.see_discards()
+        if any(self._dead_letters.concerns(waiting.number, waiting.block) for waiting in blocks):
+            await self._commit_parts(blocks, None)
+            return
+        tries = DIVIDE_AFTER if len(blocks) > 1 else math.inf
+        try:
+            await self._transactions.commit([waiting.block for waiting in blocks], blocks, tries)
+        except StoreUnavailable:
+            await self._commit_less(blocks)
+        except BatchRejected as error:
+            rest = await self._settle_held(blocks)
+            if rest:
+                await self._commit_parts(rest, Reason.of(error) if len(rest) == len(blocks) else None)
+        else:
+            self._settle(blocks)
+
+    def _settle(self, blocks: list[Waiting]) -> None:
+        self._count([waiting.block for waiting in blocks], blocks)
+        self._measure(blocks)
+        self._deal_with(blocks)
+
+    def _deal_with(self, blocks: list[Waiting]) -> None:
+        """The oldest blocks are committed, or kept as dead letters."""
+        for waiting in blocks:
+            if waiting.placed is not None:
+                self.counts.place(waiting.number, self._backlog.first_here, waiting.placed)
+                self._placed_in[waiting.number] = waiting.placed
+        mine = self._backlog.settle(len(blocks))
+        if self._placed_in:
+            held_from = self._backlog.held_from
+            self._placed_in = {number: each for number, each in self._placed_in.items() if number >= held_from}
+        self._settled(mine)
+
+    async def _commit_less(self, blocks: list[Waiting]) -> None:
+        """Commit by halves what may be too much for the time that the database has for a transaction."""
+        half = len(blocks) // 2
+        self._most = max(1, min(self._most, sum(waiting.nbytes for waiting in blocks[:half])))
+        await self._commit(blocks[:half])
+        # Asked after a commit, since a store lets none begin before the one given up on has ended.
+        rest = await self._settle_held(blocks[half:])
+        if rest:
+            await self._commit(rest)
+
+    async def _settle_held(self, blocks: list[Waiting]) -> list[Waiting]:
+        """Settle what is in the database though it has not said so, and return the rest.
+
+        The connection may have been lost after a commit; what is sent again can be rejected then, or given up on.
+        """
+        held = await self._transactions.held()
+        done = [waiting for waiting in blocks if waiting.number <= held]
+        if done:
+            self._settle(done)
+        return blocks[len(done) :]
+
+    async def _commit_parts(self, blocks: list[Waiting], reason: Reason | None) -> None:
+        """Commit what cannot be committed together: one bad trigger must not take any other with it.
+
+        reason: why the store refuses them together, None where it was not asked.
+        """
+        triggers = sum(waiting.block.triggers + len(waiting.block.revised) for waiting in blocks)
+        if len(blocks) > 1 and (reason is None or triggers > SEARCHED_TOGETHER):
+            half = len(blocks) // 2
+            await self._commit(blocks[:half])
+            await self._commit(blocks[half:])
+            return
+        good = await self._rejected.without(blocks, reason)
+        if await self._commit_good(good, blocks) is None:
+            return
+        # The database has changed its mind since the rehearsals, or takes them apart and not together.
+        if len(blocks) > 1:
+            for waiting in blocks:
+                await self._commit_parts([waiting], None)
+            return
+        good = await self._rejected.without_together(good, blocks)
+        error = await self._commit_good(good, blocks)
+        if error is not None:
+            await self._rejected.keep([(part, Reason.of(error)) for part in good])
+            self._settle_parts([], blocks, is_committed=False)
+
+    async def _commit_good(self, good: list[BlockPart], blocks: list[Waiting]) -> BatchRejected | None:
+        """Commit the good parts of blocks, whose others are kept; return why the store rejects them all the same."""
+        # Where nothing is good the position goes on all the same: what the journal lets go of must not be beyond.
+        parts = [part.block for part in good] or [nothing_of(blocks[0].block)]
+        try:
+            await self._transactions.commit(parts, blocks)
+        except BatchRejected as error:
+            # It may have committed them before without saying so.
+            if blocks[-1].number > await self._transactions.held():
+                return error
+        self._settle_parts(good, blocks)
+        return None
+
+    def _settle_parts(self, good: list[BlockPart], blocks: list[Waiting], *, is_committed: bool = True) -> None:
+        """The good parts of blocks are committed; all else of them is kept as dead letters."""
+        parts = [part.block for part in good]
+        if is_committed:
+            self._count(parts, blocks)
+            self._measure([replace(part.waiting, block=part.block) for part in good])
+        # All at the same moment, or the status would not add up in between.
+        self.counts.dead_triggers += sum(each.block.triggers for each in blocks) - sum(part.triggers for part in parts)
+        self.counts.dead_readings += sum(each.readings for each in blocks) - sum(map(readings_in, parts))
+        self._deal_with(blocks)
+
+    def _believed(self, waiting: Waiting) -> Waiting:
+        """A block, without what assembly says of earlier triggers if the database may not have those.
+
+        To an earlier process it may have done so without this one knowing; of what retention dropped it has the ledger.
+        """
+        may_have_lost = self._has_lost or waiting.number < self._backlog.first_here
+        may_lack = may_have_lost or self._dead_letters.may_lack(waiting.block)
+        may_lack = may_lack or self._dropped.concern(waiting.block.revised["time_ns"])
+        if not may_lack or not len(waiting.block.revised) or self._group.reports:
+            return waiting
+        return replace(waiting, block=late_to_place(waiting.block), told=waiting.block.revised)
+
+    async def _placed(self, blocks: list[Waiting]) -> list[Waiting]:
+        """Keep what assembly set aside; what the ledger of the database can place goes where that says.
+
+        blocks: as `apart` divides them.
+        """
+        *before, last = blocks
+        letters = await self._letters.aside(last)
+        placed = await self._placer.with_placed(last, join([last.block.late[:0], *letters.values()]))
+        if set_aside_for_good(placed.block) > set_aside_for_good(last.block):
+            # The ledger was asked first, and then for the readings: the database may have lost these in between.
+            await self._transactions.rehearse([nothing_of(last.block)], [last])
+        await self._letters.keep_aside([*before, placed])
+        return [*before, placed]
+
+    async def _fitting(self, blocks: list[Waiting]) -> list[Waiting]:
+        """The blocks, with gaps that cover nothing which is committed."""
+        if self._group.reports:
+            return blocks
+        fit = await self._gaps.fit([waiting.block for waiting in blocks])
+        return [
+            waiting if block is waiting.block else replace(waiting, block=block)
+            for waiting, block in zip(blocks, fit, strict=True)
+        ]
+
+    def _count(self, parts: list[ClosedBlock], blocks: list[Waiting]) -> None:
+        readings = self.account.commit(parts, blocks)
+        self._backlog.note_acknowledged(self.account.acknowledged)
+        self._dead_letters.passed(blocks[-1].number)
+        self.committed_ns = self._clock.now().monotonic_ns
+        self._recent.add(readings, self.committed_ns)
+
+    def _measure(self, blocks: list[Waiting]) -> None:
+        moment = self.committed_ns
+        weights = [waiting.readings if self._group.reports else waiting.block.triggers for waiting in blocks]
+        # How long something waited that was read back from the journal says nothing of how commits do now.
+        fresh = [
+            (moment - waiting.put_ns, weight)
+            for waiting, weight in zip(blocks, weights, strict=True)
+            if weight and waiting.put_ns is not None
+        ]
+        if fresh:
+            waited, triggers = np.array(fresh).T
+            self.latencies.add(waited / 1e6, triggers, moment)

@@ -1,0 +1,80 @@
+"""Transactions: what is asked of the store for one group, again for as long as it is away."""
+
+import math
+
+from backends.base import BatchRejected, Store
+from daemon.pipeline.backlog import Waiting
+from daemon.pipeline.closed_blocks import merge
+from daemon.pipeline.committer.account import Account
+from daemon.pipeline.committer.attempts import Attempts
+from daemon.pipeline.dead_letters import Reason
+from daemon.pipeline.placer import Asked
+from schemas.batch import Batch, ClosedBlock, Durability, Stream
+from schemas.readings import Array, InstrumentGroup
+
+
+class Transactions:
+    """Makes batches of blocks, each of which follows what the account says that the store has.
+
+    journal: the id that numbers of blocks are of.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        group: InstrumentGroup,
+        *,
+        durability: Durability,
+        journal: int,
+        account: Account,
+        attempts: Attempts,
+    ) -> None:
+        self._store = store
+        self._group = group
+        self._durability = durability
+        self._journal = journal
+        self._account = account
+        self._attempts = attempts
+
+    async def commit(self, parts: list[ClosedBlock], blocks: list[Waiting], tries: float = math.inf) -> None:
+        """Commit what is good of blocks.
+
+        Raises:
+            BatchRejected: the store will never take it.
+            CommitsLost, OtherJournal: it is no longer at the position that these follow.
+            StoreUnavailable: it was away so many times.
+        """
+        batch = self._batch(parts, blocks)
+        await self._attempts.at_store(lambda: self._store.commit(batch), tries)
+
+    async def rehearse(self, parts: list[ClosedBlock], blocks: list[Waiting]) -> Reason | None:
+        """Why the store rejects parts of blocks; None where it would take them.
+
+        Raises CommitsLost or OtherJournal where it is no longer at the position that these follow.
+        """
+        batch = self._batch(parts, blocks)
+        try:
+            await self._attempts.at_store(lambda: self._store.rehearse(batch))
+        except BatchRejected as error:
+            return Reason.of(error)
+        return None
+
+    async def held(self) -> int:
+        """Up to which number the store has the blocks."""
+        position = await self._attempts.at_store(lambda: self._store.position(self._group.name))
+        is_ours = position is not None and position.journal == self._journal
+        return position.sequence if position is not None and is_ours else 0
+
+    async def ask(self, query: Asked) -> Array:
+        """What the store answers."""
+        return await self._attempts.at_store(lambda: self._store.ask(query))
+
+    def _batch(self, parts: list[ClosedBlock], blocks: list[Waiting]) -> Batch:
+        return Batch(
+            **merge(parts).parts,
+            group=self._group,
+            position=self._account.position(parts, blocks),
+            durability=self._durability,
+            stream=Stream.JOURNAL,
+            follows=self._account.follows,
+        )

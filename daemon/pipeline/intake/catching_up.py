@@ -1,0 +1,91 @@
+"""Catching up: what the intake's log holds is put through, and what of it is in doubt is noted before."""
+
+import asyncio
+
+from daemon.core.monitoring.events import Events
+from daemon.pipeline.intake.replay import Replay
+from daemon.pipeline.intake_log import IntakeKeeper
+
+READ_MOST = 8 * 2**20
+"""Bytes of the log that are put through between two looks at whether there is room."""
+
+TURN = 256
+"""Records that are put through between two turns of the event loop."""
+
+AGAIN_S = 1.0
+
+
+class CatchingUp:
+    """Reads a group's log, from the disk and then from memory.
+
+    keeper: None where there is no log. found_upto: the last record of an earlier process. doubtful_upto: another daemon
+    may have taken for lost what records up to this number have. has_room: whether more can be put through now.
+    """
+
+    def __init__(
+        self, group: str, keeper: IntakeKeeper | None, events: Events, *, found_upto: int, doubtful_upto: int
+    ) -> None:
+        self.found_upto = found_upto
+        self.doubtful_upto = doubtful_upto
+        self.has_room = asyncio.Event()
+        self._group = group
+        self._keeper = keeper
+        self._events = events
+        self._is_doubt_noted = 0 < found_upto <= doubtful_upto
+        self._replayed = 0  # the last record that went through
+
+    async def doubt(self) -> None:
+        """What was found may have been taken for lost, here or by another daemon: note that before it is committed."""
+        self.doubtful_upto = self.found_upto
+        await self._note_doubt()
+
+    async def _note_doubt(self) -> None:
+        """Have the log say so after a restart, too, tried again for as long as the disk fails.
+
+        What is committed before that tells the next start that there is nothing in doubt.
+        """
+        is_told = False
+        while self._keeper is not None and self.found_upto and not self._is_doubt_noted:
+            try:
+                await self._keeper.doubt()
+            except OSError as error:
+                if not is_told:
+                    self._events.error(
+                        f"group {self._group}: the intake's log cannot be written, so what it holds waits:"
+                        f" {error}; make room on the disk of the state folder, or repair it"
+                    )
+                is_told = True
+                await asyncio.sleep(AGAIN_S)
+            else:
+                self._is_doubt_noted = True
+
+    async def put_through(self, replay: Replay) -> None:
+        """Put through what is on the disk, until the rest is in memory."""
+        keeper, is_retained = self._keeper, False
+        while keeper is not None:
+            try:
+                found = await keeper.read(READ_MOST)
+            except OSError as error:
+                self._events.error(f"group {self._group}: the intake's log cannot be read: {error}")
+                await asyncio.sleep(AGAIN_S)
+                continue
+            for k, received in enumerate(found, 1):
+                if received.number <= self.found_upto and not self._is_doubt_noted and replay.goes_beyond(received):
+                    await self._note_doubt()  # a crash while its readings wait must not have them count as settled
+                replay.take(received)
+                self._replayed = received.number
+                if not k % TURN:
+                    await asyncio.sleep(0)
+            if is_retained and (not found or self._replayed >= keeper.first_waiting - 1):
+                return
+            if not is_retained and sum(received.nbytes for received in found) < READ_MOST:
+                keeper.retain()
+                is_retained = True
+            await self.has_room.wait()
+
+    def put_rest(self, replay: Replay) -> None:
+        """Put through what is in memory."""
+        if self._keeper is not None:
+            for received in self._keeper.release():
+                if received.number > self._replayed:
+                    replay.take(received)

@@ -1,0 +1,52 @@
+"""The connections of an intake, by the columns of their acknowledgements."""
+
+import numpy as np
+
+from daemon.pipeline.assembly import Origin
+from schemas.readings import Array
+from schemas.wire import Ack
+
+
+class Columns:
+    """Which connections there are, and of which the readings are kept in the log.
+
+    keys: of each column the session whose readings are kept, and 0 where none are; the last is that of those for which
+    nobody waits. of: by session, of those who wait for the log. acks: what each waits for, by column.
+    settled_upto: by column up to which number its connection sends, since the switch, what was settled before.
+    """
+
+    def __init__(self, nobody: int) -> None:
+        self.acks: dict[int, Ack] = {}
+        self.of: dict[int, int] = {}
+        self.keys = np.array([nobody], np.uint64)
+        self.settled_upto: dict[int, int] = {}
+
+    def free(self) -> int:
+        """The lowest column that no connection has."""
+        return next(k for k in range(len(self.acks) + 1) if k not in self.acks)
+
+    def note(self, column: int, key: int, ack: Ack) -> None:
+        """A connection has a column. key: the session whose readings are kept; 0 where none are."""
+        self.acks[column] = ack
+        if ack is Ack.RECEIVED and key:
+            self.of[key] = column
+        if column >= len(self.keys) - 1:
+            self.keys = np.insert(self.keys, len(self.keys) - 1, np.zeros(column + 16, np.uint64))
+        self.keys[column] = key
+
+    def forget(self, column: int) -> None:
+        """A connection is gone."""
+        self.of.pop(int(self.keys[column]), None)
+        self.keys[column] = 0
+        self.settled_upto.pop(column, None)
+        del self.acks[column]
+
+    def without_settled(self, block: Array, origin: Origin) -> tuple[Array, Origin]:
+        """Readings without those that were settled before."""
+        wanted = np.ones(len(block), bool)
+        for column, upto in list(self.settled_upto.items()):
+            mine = origin.column == column
+            wanted &= ~mine | (origin.sequence >= upto)
+            if mine.any() and origin.sequence[mine][-1] >= upto - 1:
+                del self.settled_upto[column]
+        return block[wanted], origin[wanted]

@@ -1,0 +1,112 @@
+"""What the intake's log has of each session from this process, and of those for whose readings nobody waits."""
+
+import random
+from collections import deque
+from collections.abc import Container
+from dataclasses import dataclass
+
+import numpy as np
+
+from daemon.pipeline.intake_log import RUN, RunKind, Stretches
+from schemas.readings import Array
+from schemas.sessions import PRIVATE
+
+
+@dataclass(slots=True)
+class Stream:
+    """What the log has of a session from this process: all from `first` on, whose end is `next`.
+
+    before: all below it is safe without the log when it is acknowledged; 0 where it is safe in any case.
+    synced: what is on the disk ends there.
+    """
+
+    before: int
+    first: int
+    next: int
+    synced: int
+
+
+class Streams:
+    """The streams by session, as records are put into the log, synced, and let go of.
+
+    nobody: the key of the readings for which nobody waits.
+    """
+
+    def __init__(self, stretches: Stretches, rng: random.Random) -> None:
+        self.by_session: dict[int, Stream] = {}
+        self.unsynced: deque[tuple[int, list[tuple[int, int]]]] = deque()
+        self._stretches = stretches
+        self._rng = rng
+        self.nobody = self.private()
+        self._nobody_next = 0  # the number of the next reading for which nobody waits
+        # Private sessions of the log whose connections are gone: the next connections go on with them, so that there
+        # are no more than there are connections at once.
+        self._left: list[int] = []
+
+    def private(self) -> int:
+        """A new key for a session of the daemon's own."""
+        return PRIVATE | self._rng.getrandbits(63)
+
+    def take_private(self) -> tuple[int, int]:
+        """A session for a connection without one, and the number that it goes on with."""
+        self.forget_left()
+        if not self._left:
+            return self.private(), 0
+        key = self._left.pop()
+        return key, self.by_session[key].next
+
+    def leave_private(self, key: int) -> None:
+        """The connection of a private session is gone."""
+        self._left.append(key)
+
+    def forget_left(self) -> None:
+        """Let go of the private sessions of which the log holds nothing more: assembly forgets them, too."""
+        for key in [key for key in self._left if key not in self._stretches]:
+            self._left.remove(key)
+            self.by_session.pop(key, None)
+
+    def runs_of(self, keys: Array, sequence: Array) -> Array:
+        """Readings of these sessions, with these numbers, as runs of them: RUN."""
+        is_nobody = keys == self.nobody
+        if is_nobody.any():
+            sequence = sequence.copy()
+            count = int(np.count_nonzero(is_nobody))
+            sequence[is_nobody] = self._nobody_next + np.arange(count)
+            self._nobody_next += count
+        begins = np.flatnonzero((keys[1:] != keys[:-1]) | (sequence[1:] != sequence[:-1] + 1)) + 1
+        starts = np.concatenate([[0], begins])
+        runs = np.zeros(len(starts), RUN)
+        runs["session"], runs["first"] = keys[starts], sequence[starts]
+        runs["count"] = np.diff(np.append(starts, len(keys)))
+        runs["kind"] = RunKind.READINGS
+        return runs
+
+    def put(self, number: int, runs: Array) -> None:
+        """A record with these runs is put into the log."""
+        moved = []
+        for key, first, count, kind in runs.tolist():
+            stream = self.by_session.get(key)
+            if stream is not None and kind == RunKind.READINGS:
+                stream.next = first + count
+                moved.append((key, first + count))
+        self.unsynced.append((number, moved))
+
+    def sync(self, number: int) -> set[int]:
+        """The records up to this one are on the disk; return the sessions of which they have something."""
+        moved: set[int] = set()
+        while self.unsynced and self.unsynced[0][0] <= number:
+            for key, upto in self.unsynced.popleft()[1]:
+                if key in self.by_session:
+                    self.by_session[key].synced = upto
+                    moved.add(key)
+        return moved
+
+    def forget(self, number: int, wanted: Container[int]) -> None:
+        """Let go of what was noted of records up to this number, which may never be written now.
+
+        wanted: sessions that are noted all the same.
+        """
+        while self.unsynced and self.unsynced[0][0] <= number:
+            self.unsynced.popleft()
+        for key in [key for key in self.by_session if key not in self._stretches and key not in wanted]:
+            del self.by_session[key]

@@ -1,0 +1,81 @@
+"""What operators do with the dead letters of a group: these are retried, or discarded."""
+
+import asyncio
+from collections.abc import Sequence
+
+from backends.base import Store, StoreError
+from backends.ending import end_tasks
+from daemon.pipeline.announcements import Announcements
+from daemon.pipeline.dead_letters import DeadLetters, Outcome, Retrying
+from daemon.pipeline.journal import Amount
+from schemas.readings import InstrumentGroup
+from schemas.retention import Period, are_within, spans_of
+
+
+class LettersOnRequest:
+    """Offers the dead letters of one group to the store, also in the background, and says what became of them.
+
+    writing: see `Retrying`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        group: InstrumentGroup,
+        dead_letters: DeadLetters,
+        writing: asyncio.Lock,
+        announcements: Announcements,
+    ) -> None:
+        self._name = group.name
+        self._dead_letters = dead_letters
+        self._retrying = Retrying(store, group, dead_letters, writing)
+        self._announcements = announcements
+        self._retry: asyncio.Task[Outcome] | None = None
+
+    @property
+    def readings(self) -> int:
+        """Readings that were committed from them since the start."""
+        return self._retrying.readings
+
+    async def retry(self) -> Outcome:
+        """Offer them to the store again.
+
+        Raises:
+            StoreError: the store went away.
+            OSError: the disk failed.
+        """
+        try:
+            return await self._retrying.round()
+        finally:
+            self._announcements.retried(self._retrying.outcome)
+
+    def begin_retry(self) -> None:
+        """Offer them to the store again in the background, unless that is under way."""
+        if self._retry is None or self._retry.done():
+            self._retrying.announce()
+            self._retry = asyncio.create_task(self.retry(), name=f"retry {self._name}")
+
+    @property
+    def retried(self) -> Outcome:
+        """What became of those that `begin_retry` offers, up to now; raises what is a defect."""
+        if self._retry is not None and self._retry.done() and not self._retry.cancelled():
+            error = self._retry.exception()
+            if error is not None and not isinstance(error, StoreError | OSError):
+                raise error
+        return self._retrying.outcome
+
+    async def discard(self) -> Amount:
+        """Throw them away; raises OSError."""
+        amount = await self._retrying.discard()
+        self._announcements.discarded(amount)
+        return amount
+
+    async def are_of(self, periods: Sequence[Period]) -> list[bool]:
+        """Which periods those are of that may still be committed; raises OSError."""
+        times = await self._dead_letters.times()
+        return [bool(are_within(spans_of([period]), times).any()) for period in periods]
+
+    async def end(self) -> None:
+        """End the retry that is under way."""
+        if self._retry is not None:
+            await end_tasks(self._retry)
