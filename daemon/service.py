@@ -206,6 +206,7 @@ class Service:
             report,
             self.reporter,
             dropped=self.retention.account,
+            reduced=self.decimation.account,
             tier_named=self.tiers.tier_named,
             heat_of=self.tiers.heat_of,
         )

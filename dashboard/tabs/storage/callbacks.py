@@ -22,10 +22,11 @@ from dashboard.tabs.storage.rows import (
     outage_rows,
     partition_rows,
     partitions_note,
+    reduced_rows,
     stored_note,
     stored_rows,
 )
-from dashboard.tabs.storage.words import described, retention_words, tiers_words
+from dashboard.tabs.storage.words import decimation_words, described, retention_words, tiers_words
 from schemas.api.status import Status
 from schemas.api.storage import Storage
 
@@ -93,10 +94,13 @@ def _draw_sizes(storage: Storage, status: Status, group: str) -> None:
     journals = journal_rows(storage, status)
     set_props("stored-table", {"rowData": stored_rows(storage)})
     set_props("stored-note", {"children": stored_note(storage, status)})
-    words = (tiers_words(status), retention_words(status))
+    words = (tiers_words(status), decimation_words(status), retention_words(status))
     set_props("storage-next", {"children": [html.P(line, className="hint") for line in words if line]})
     set_props("partitions-table", {"rowData": partition_rows(storage, group)})
     set_props("partitions-note", {"children": partitions_note(storage, group)})
+    reduced = reduced_rows(storage)
+    set_props("reduced-table", {"rowData": reduced})
+    set_props("reduced-box", {"hidden": not reduced})
     set_props("journals-table", {"rowData": journals})
     set_props("journals-note", {"children": "where closed triggers wait for the database" if journals else ""})
 

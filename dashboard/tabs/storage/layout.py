@@ -63,6 +63,17 @@ PARTITIONS = [
     Column(name="heat", label="Heat", title="what its readers wait longer on a slow disk", width=96, wide=True),
     Column(name="what", label="When", width=96, wide=True),
 ]
+REDUCED = [
+    *columns(("group", "Group")),
+    *columns(("periods", "Partitions")),
+    *columns(
+        ("readings", "Readings gone", "that are there as figures, or as each trigger that stays"), width=TEN_DIGITS_PX
+    ),
+    *columns(("rows", "Rows before"), ("stayed", "Rows after", "that stayed as they were"), width=108),
+    *columns(("before", "Bytes before"), ("after", "Bytes after", "without the figures")),
+    Column(name="saved", label="Saved", width=72, wide=True),
+    Column(name="stretches", label="Of the time, UTC", words=True, width=220, wide=True),
+]
 JOURNALS = [
     *columns(
         ("group", "Group"),
@@ -119,6 +130,7 @@ def panel() -> list[Any]:
                 _section("Stored", table("stored", STORED)),
                 _picture(),
                 html.Div([], id="storage-next"),
+                html.Div(_section("Reduced", table("reduced", REDUCED)), id="reduced-box", hidden=True),
                 html.Div(
                     [
                         _section(
