@@ -52,9 +52,11 @@ class Watched:
     def __init__(self, seconds: Iterator[int]) -> None:
         self.figures: dict[str, Any] = WELL
         self._seconds = seconds
+        self.has_looked = False
         self.alarms: AlarmKeeper
 
     def status(self) -> Status:
+        self.has_looked = True
         return snapshot(1, BEGIN_NS + next(self._seconds) * SECOND_NS, **self.figures)
 
     def look(self, times: int, **figures: Any) -> None:
@@ -75,7 +77,8 @@ async def watching(
     await marks.open()
     await watched.alarms.open()
     tasks = [asyncio.create_task(marks.run()), asyncio.create_task(watched.alarms.run())]
-    await asyncio.sleep(0)  # it has looked once, as a daemon does when it starts
+    while not watched.has_looked:  # noqa: ASYNC110 - once, as a daemon does when it starts
+        await asyncio.sleep(0)
     try:
         yield watched
     finally:

@@ -19,8 +19,8 @@ from schemas.config import DatabaseConfig
 from schemas.decimation import FIGURES, Bucket
 from schemas.marks import Mark
 from schemas.readings import Array
-from tests.backends.test_store_retention import DAY_NS, period_of
-from tests.daemon.tools.export.test_export import GROUP, READ, START_NS, assert_same, configuration, stored
+from tests.backends.test_store_retention import DAY_NS, noon, period_of
+from tests.daemon.tools.export.test_export import GROUP, READ, assert_same, configuration, stored
 from tests.support.processes import triggerlog
 from tests.support.reduced import computed
 
@@ -28,6 +28,7 @@ RUNS = 26
 """One an hour: the last ones are of the day after."""
 BUCKET = Bucket(2_000_000_000)
 HOUR_NS = 3_600_000_000_000
+START_NS = noon(3)
 
 
 def reduce(dsn: str, schema: str, layout: str, mark_ns: int) -> None:
@@ -47,7 +48,7 @@ def reduce(dsn: str, schema: str, layout: str, mark_ns: int) -> None:
         try:
             await store.open()
             await store.keep_mark(Mark(id=uuid4(), time_ns=mark_ns, text="it trips"))
-            period = await period_of(store, GROUP, START_NS)
+            period = await period_of(store, GROUP, START_NS + HOUR_NS)
             await store.decimate(period, BUCKET, window_ns=10**9, at_ns=7, pace=done, patience_s=9)
         finally:
             await store.close()
@@ -102,8 +103,15 @@ def see_figures(found: dict[str, Any], readings: Array) -> None:
     [("postgresql_dsn", "rows", "parquet"), ("postgresql_dsn", "arrays", "csv"), ("mariadb_dsn", "rows", "h5")],
 )
 def test_figures_are_apart_from_readings_and_of_all_that_was_reduced(
-    request: pytest.FixtureRequest, tmp_path: Path, schema: str, server: str, layout: str, ending: str
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    schema: str,
+    server: str,
+    layout: str,
+    ending: str,
 ) -> None:
+    monkeypatch.setattr("tests.daemon.tools.export.test_export.START_NS", START_NS)
     dsn = request.getfixturevalue(server)
     whole = stored(dsn, schema, layout, runs=RUNS)
     mark_ns = START_NS + 3 * HOUR_NS
