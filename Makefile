@@ -102,14 +102,19 @@ run: $(RUNTIME) ## Log 120 simulated instruments, with the page: a real daemon, 
 	exec $(BIN)/triggerlog demo $(ARGS)
 
 .PHONY: test
-test: $(INSTALLED) tools $(JAVASCRIPT)/node_modules/.installed ## Run the tests, but for those of `make test-page` (choose some: make test ARGS="tests/schemas/test_config.py -x")
+test: $(INSTALLED) tools $(JAVASCRIPT)/node_modules/.installed ## Run the tests, but for those of `make test-page` and `make test-benchmarks` (choose some: make test ARGS="tests/schemas/test_config.py -x")
 	@unset PYTHONDONTWRITEBYTECODE  # hundreds of processes would each compile all of this again
-	$(PYTEST) $(if $(findstring tests/,$(ARGS)),,--ignore=tests/page) $(ARGS)
+	$(PYTEST) $(if $(findstring tests/,$(ARGS)),,--ignore=tests/page --ignore=tests/benchmarks) $(ARGS)
 
 .PHONY: test-page
-test-page: $(INSTALLED) tools ## Run the tests of all that the page shows and does, in a browser: five minutes on 2 cores
+test-page: $(INSTALLED) tools ## Run the tests of all that the page shows and does, in a browser
 	@unset PYTHONDONTWRITEBYTECODE
 	$(PYTEST) tests/page $(ARGS)
+
+.PHONY: test-benchmarks
+test-benchmarks: $(INSTALLED) tools ## Run the tests of the benchmarks: each is run small, and its report written
+	@unset PYTHONDONTWRITEBYTECODE
+	$(PYTEST) tests/benchmarks $(ARGS)
 
 .PHONY: quick
 quick: $(INSTALLED) ## Run the tests that need no server, command or browser: a minute

@@ -22,6 +22,7 @@ from benchmarks.servers.base import Server
 from benchmarks.servers.daemon_process import DaemonProcess, running_daemon, until
 from benchmarks.servers.postgresql import PostgresqlServer
 from schemas.batch import Durability, Layout
+from schemas.config import JournalConfig
 
 LIVE_RATE = 100
 """Triggers a second of 120 instruments that come in all the time."""
@@ -36,7 +37,7 @@ GUESSED_RATE = 8_000
 def journal_contenders(server: Server, plan: Plan) -> dict[str, rounds.Contender]:
     """The daemon with a journal and without, in each layout, by name."""
     ahead = max(2 * TOGETHER, round(AHEAD_S * GUESSED_RATE))
-    settings: dict[bool, dict[str, float]] = {True: {}, False: {"journal_mib": 0.0}}
+    journal_mib = {True: JournalConfig().max_mib, False: 0.0}
     return {
         journal_name(layout, with_journal=with_journal): partial(
             daemon_round,
@@ -45,7 +46,7 @@ def journal_contenders(server: Server, plan: Plan) -> dict[str, rounds.Contender
             Durability.SYNC,
             plan.send_s,
             ahead,
-            **settings[with_journal],
+            journal_mib=journal_mib[with_journal],
         )
         for layout in plan.layouts
         for with_journal in (True, False)

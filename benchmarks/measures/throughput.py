@@ -21,6 +21,7 @@ from benchmarks.strategies.postgresql import bare_copy
 from benchmarks.strategies.strategy import Strategy, Triggers
 from schemas.batch import Durability, Layout
 from schemas.checking.dsn import Backend
+from schemas.config import JournalConfig
 
 WARM_UP = 0.3
 """Part of a round's time that everybody has before the rounds."""
@@ -133,17 +134,26 @@ def ceiling_round(
     return round_of(commits)
 
 
-def daemon_round(server: Server, layout: Layout, durability: Durability, seconds: float, ahead: int) -> Round:
+def daemon_round(
+    server: Server,
+    layout: Layout,
+    durability: Durability,
+    seconds: float,
+    ahead: int,
+    journal_mib: float = JournalConfig().max_mib,
+) -> Round:
     """Send at full speed for so many seconds, wait until all is committed, and check the database.
 
-    ahead: triggers that are sent and not yet acknowledged, at most.
+    ahead: triggers that are sent and not yet acknowledged, at most. journal_mib: the journal's size, 0 for none.
 
     Raises:
         WrongInDatabase: it does not hold exactly what was sent.
     """
     with (
         server.holding(durability),
-        running_daemon(server, layout, durability=durability, acknowledge_every_ms=0.0) as process,
+        running_daemon(
+            server, layout, durability=durability, acknowledge_every_ms=0.0, journal_mib=journal_mib
+        ) as process,
     ):
         sent = send(process.port, seconds=seconds, ahead=ahead)
         status = process.status()

@@ -188,7 +188,7 @@ async def journaling_each(
         yield pipelines
     finally:
         for pipeline in pipelines.values():
-            pipeline._disarm()
+            pipeline._timer.disarm()
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)

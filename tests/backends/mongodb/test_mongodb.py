@@ -20,11 +20,12 @@ from backends.mongodb import MongodbStore
 from backends.mongodb.protocol.documents import id_bytes
 from backends.mongodb.server.lease import Lease
 from backends.throwaway.mongodb import ThrowawayMongodb
-from schemas.batch import Batch, Durability, JournalPosition, Layout
+from schemas.batch import Durability, JournalPosition, Layout
 from schemas.config import DatabaseConfig
 from schemas.queries import InstrumentReadings, LedgerRow, LedgerTail, NewestTrigger, WindowReadings
 from schemas.readings import Array, InstrumentGroup
 from tests.support.batches import answers, batch_of, by_group, group_of, readings_of, with_late
+from tests.support.committing import committed
 from tests.support.processes import free_port
 
 ON_BOTH_LOOPS = True
@@ -88,20 +89,6 @@ async def whole_ledger(store: MongodbStore, group: InstrumentGroup) -> Array:
     return await store.ask(LedgerTail(group=group, most=10**6))
 
 
-async def committed(store: MongodbStore, batch: Batch, within_s: float = 60) -> int:
-    """Commit as the committer does: again until it is acknowledged; how often it was unavailable."""
-    failures = 0
-    async with asyncio.timeout(within_s):
-        while True:
-            try:
-                await store.commit(batch)
-            except StoreUnavailable:
-                failures += 1
-                await asyncio.sleep(0.02)
-            else:
-                return failures
-
-
 # --- crashes --------------------------------------------------------------------------------------------------------
 
 
@@ -113,25 +100,20 @@ async def test_a_killed_server_loses_and_repeats_nothing(
     store = make(group, Layout.ROWS, dsn=own_mongodb.start(), command_timeout_s=10)
     await store.open()
     sent: list[Array] = []
-    failures = 0
     for kill in range(3):
-        done = asyncio.Event()
+        failed = asyncio.Event()
 
-        async def log(done: asyncio.Event = done) -> int:
-            failures = 0
-            while not done.is_set() or failures == 0:
+        async def log(failed: asyncio.Event = failed) -> None:
+            while not failed.is_set():
                 sent.append(some(group, len(sent) * 5, 5, rng))
-                failures += await committed(store, batch_of(group, len(sent), sent[-1]))
-            return failures
+                await committed(store, batch_of(group, len(sent), sent[-1]), failed)
 
         async with asyncio.TaskGroup() as tasks:
-            logging_task = tasks.create_task(log())
+            tasks.create_task(log())
             await asyncio.sleep(0.05 + 0.03 * kill)
             await asyncio.to_thread(own_mongodb.kill)
-            done.set()
+            await failed.wait()
             await asyncio.to_thread(own_mongodb.start)
-        failures += logging_task.result()
-    assert failures >= 3
     position = await store.position("bpm")
     assert position is not None
     assert position.sequence == len(sent)

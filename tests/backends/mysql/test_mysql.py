@@ -24,11 +24,12 @@ from backends.mysql.schema.partitions import LEAST, MOST, ranges_of
 from backends.mysql.schema.view import floating
 from backends.mysql.server.address import address_of, connect
 from backends.throwaway.mariadb import ThrowawayMariadb
-from schemas.batch import Batch, Durability, Layout
+from schemas.batch import Durability, Layout
 from schemas.config import DatabaseConfig
 from schemas.queries import InstrumentReadings, LedgerTail, WindowReadings
 from schemas.readings import Array, InstrumentGroup
 from tests.support.batches import answers, batch_of, by_group, group_of, readings_of, with_late
+from tests.support.committing import committed
 
 DAY_NS = 86_400_000_000_000
 BOTH = pytest.mark.parametrize("layout", list(Layout))
@@ -86,20 +87,6 @@ async def everything(store: MysqlStore, group: InstrumentGroup) -> Array:
     return await store.ask(WindowReadings(group=group, start_ns=-(2**63), end_ns=2**63 - 1))
 
 
-async def committed(store: MysqlStore, batch: Batch, within_s: float = 30) -> int:
-    """Commit as the committer does: again until it is acknowledged; how often it was unavailable."""
-    failures = 0
-    async with asyncio.timeout(within_s):
-        while True:
-            try:
-                await store.commit(batch)
-            except StoreUnavailable:
-                failures += 1
-                await asyncio.sleep(0.02)
-            else:
-                return failures
-
-
 def login(dsn: str, user: str, password: str | None = None) -> str:
     return dsn.replace("root@", f"{user}:{password}@" if password else f"{user}@")
 
@@ -122,26 +109,21 @@ async def test_a_killed_server_loses_and_repeats_nothing(
     try:
         await store.open()
         sent: list[Array] = []
-        failures = 0
         for kill in range(3):
-            done = asyncio.Event()
+            failed = asyncio.Event()
 
-            async def log(done: asyncio.Event = done) -> int:
-                failures = 0
-                while not done.is_set() or failures == 0:
+            async def log(failed: asyncio.Event = failed) -> None:
+                while not failed.is_set():
                     count = 5 if len(sent) % 2 else 60
                     sent.append(some(group, len(sent) * 60, count, rng))
-                    failures += await committed(store, batch_of(group, len(sent), sent[-1]))
-                return failures
+                    await committed(store, batch_of(group, len(sent), sent[-1]), failed)
 
             async with asyncio.TaskGroup() as tasks:
-                logging_task = tasks.create_task(log())
+                tasks.create_task(log())
                 await asyncio.sleep(0.05 + 0.03 * kill)
                 await asyncio.to_thread(server.kill)
-                done.set()
+                await failed.wait()
                 assert await asyncio.to_thread(server.start) == dsn
-            failures += logging_task.result()
-        assert failures >= 3
         position = await store.position("bpm")
         assert position is not None
         assert position.sequence == len(sent)
@@ -168,7 +150,7 @@ async def test_a_commit_that_waits_too_long_is_given_up(
     with pytest.raises(StoreUnavailable, match="does not answer in time"):
         await store.commit(batch)
     await database.run("ROLLBACK")
-    assert await committed(store, batch) >= 0
+    await committed(store, batch)
     np.testing.assert_array_equal(await everything(store, group), answers(group, [(1, batch.readings.ravel())]))
 
 

@@ -134,7 +134,8 @@ async def test_the_committer_and_the_watch_take_over_their_settings() -> None:
         pipeline.receive(make_block(group, [(1, i) for i in range(group.size)]))
         pipeline.change(new)
         committer = pipeline._committer
-        assert (committer._max_batch, committer._retry_first_s, committer._retry_most_s) == (2**20, 0.002, 3.0)
+        attempts = committer.attempts
+        assert (committer._max_batch, attempts._first_s, attempts._most_s) == (2**20, 0.002, 3.0)
         assert {part.extra_s for part in pipeline.parts()} == {0.0, longest_attempt_s(new)}
         await eventually(lambda: pipeline.figures().committed.triggers == 1)
         seen_ns = time.monotonic_ns()

@@ -119,7 +119,7 @@ async def test_triggers_that_should_have_closed_are_work() -> None:
         pipeline = logger.pipelines["bpm"]
         pipeline.receive(make_block(GROUP, [(1, 0)]))
         assert not part_of(pipeline, "closing").is_busy, "its time is not over"
-        pipeline._disarm()
+        pipeline._timer.disarm()
         await eventually(lambda: part_of(pipeline, "closing").is_busy)
         pipeline._close_due()
         assert not part_of(pipeline, "closing").is_busy

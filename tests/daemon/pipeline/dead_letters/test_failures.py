@@ -67,7 +67,7 @@ async def test_a_failed_write_leaves_no_copy_that_comes_back(tmp_path: Path, ope
             letters.close()
         disk.failing[operation] = BAD
         if operation != "append" or fresh:
-            letters._end_segment()
+            letters.close()
         with pytest.raises(OSError, match="input/output"):
             await letters.keep(addressed)
         disk.failing.clear()

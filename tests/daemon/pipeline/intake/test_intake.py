@@ -99,7 +99,7 @@ class Life:
 
     async def end(self) -> None:
         if self.pipeline is not None and self._running is not None:
-            self.pipeline._disarm()
+            self.pipeline._timer.disarm()
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
             await self.pipeline.close(0)
@@ -304,7 +304,8 @@ async def test_what_another_daemon_took_for_lost_is_stored(tmp_path: Path, is_ki
     if is_killed:
         life = Life(back)
         await life.begin()
-        life.intake._replay = lambda *_: asyncio.Event().wait()  # killed before anything of the log went through
+        # Killed before anything of the log went through.
+        life.intake._catching_up.put_through = lambda *_: asyncio.Event().wait()
         meeting = asyncio.create_task(life.meet(store))
         await eventually(lambda: life.pipeline is not None)
         life.pipeline.receive(of_epoch(whole(GROUP, 4)))
