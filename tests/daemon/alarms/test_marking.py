@@ -95,8 +95,9 @@ async def there(store: MemoryStore, count: int) -> list[Mark]:
     async def enough() -> bool:
         return len(await store.marks(ALL)) >= count
 
-    while not await enough():  # noqa: ASYNC110 - the store has no event for that
-        await asyncio.sleep(0.02)
+    async with asyncio.timeout(120):
+        while not await enough():  # noqa: ASYNC110 - the store has no event for that
+            await asyncio.sleep(0.02)
     return await store.marks(ALL)
 
 
