@@ -157,7 +157,7 @@ class Service:
             events,
             self._status,
             marking=Marking.of(config),
-            make_mark=self.marks.keep,
+            make_mark=self.marks.keep_once,
         )
         self.retention = RetentionKeeper(
             self.store, config, loaded.state_dir, self._outside, events, pipelines=self.pipelines

@@ -203,9 +203,9 @@ class Means:
 class Figures:
     """Figures by step of time of periods within start_ns <= time_ns < end_ns that were reduced, as `figures_dtype`.
 
-    By time and instrument; a step without readings is absent. They are of all readings of a period, of those that
-    stayed as they were, too, and of none of a period that was not reduced. Steps are as long as `Means` has them there:
-    step_ns where the bucket divides it.
+    By time and instrument; a step without readings is absent, and one that is partly within that time is there as a
+    whole. They are of all readings of a period, of those that stayed as they were, too, and of none of a period that
+    was not reduced. Steps are as long as `Means` has them there: step_ns where the bucket divides it.
 
     instrument: only of this one.
     """

@@ -8,7 +8,6 @@ with a step, so that no step is answered from two sides. Pure: no I/O.
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -17,15 +16,6 @@ from schemas.decimation import Bucket, Decimated
 from schemas.queries import Figures, Means, figures_dtype, means_dtype
 from schemas.readings import Array, InstrumentGroup
 from schemas.retention import spans_of
-
-
-@runtime_checkable
-class Figuring(Protocol):
-    """What a store has besides that answers questions about what was reduced."""
-
-    async def figures(self, query: Figures) -> Array:
-        """Answer `Figures`, of one moment."""
-
 
 LEAST_NS = 60_000_000_000
 """A part of a stretch is as long as this at least, however short its buckets are."""
@@ -54,10 +44,7 @@ def stretches_of(account: Iterable[Decimated], query: Means | Figures) -> list[S
             step_ns = -(-query.step_ns // bucket_ns) * bucket_ns
             one = Stretch(start_ns=period.start_ns, end_ns=period.end_ns, step_ns=step_ns, bucket_ns=bucket_ns)
             found = _with(found, one)
-    return [
-        replace(each, start_ns=max(each.start_ns, query.start_ns), end_ns=min(each.end_ns, query.end_ns))
-        for each in found
-    ]
+    return [_clipped(each, query) for each in found]
 
 
 def between(query: Means, stretches: Iterable[Stretch]) -> Iterator[Means]:
@@ -114,6 +101,14 @@ def means_of(figures: Array, group: InstrumentGroup) -> Array:
     for channel in group.channels:
         answer[channel.name] = figures[channel.name]["mean"]
     return answer
+
+
+def _clipped(stretch: Stretch, query: Means | Figures) -> Stretch:
+    """What of a stretch is asked about; of figures each step as a whole of which a part is."""
+    start_ns, end_ns, step_ns = query.start_ns, query.end_ns, stretch.step_ns
+    if isinstance(query, Figures):
+        start_ns, end_ns = start_ns // step_ns * step_ns, -(-end_ns // step_ns) * step_ns
+    return replace(stretch, start_ns=max(stretch.start_ns, start_ns), end_ns=min(stretch.end_ns, end_ns))
 
 
 def _with(found: list[Stretch], each: Stretch) -> list[Stretch]:

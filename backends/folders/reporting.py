@@ -23,7 +23,7 @@ from backends.base import (
     StoreUnavailable,
     Tiered,
 )
-from backends.decimation.across import Figuring
+from backends.columns.figuring import Figuring
 from backends.folders.base import FoldersStore
 from schemas.batch import Batch, JournalPosition, Stream, position_owner
 from schemas.conditions.rules import ConditionsRefused, RefusalKind

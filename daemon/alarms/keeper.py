@@ -11,7 +11,6 @@ from daemon.alarms.marking import LASTED_S, AlarmMarker, Marking
 from daemon.alarms.memory import MemoryFile
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
-from daemon.marks.keeper import MarkRefused, MarksNotKept
 from schemas.api.alarms import AlarmStatus
 from schemas.api.status import Status
 from schemas.marks import Mark
@@ -40,7 +39,8 @@ class AlarmKeeper:
     An order holds when it returns, and is then in the state folder unless its disk does not take it, which is a
     warning: the daemon then shows the alarms in full after a restart.
 
-    status: makes the status that is judged. marking: which alarms become marks. make_mark: makes one.
+    status: makes the status that is judged. marking: which alarms become marks. make_mark: makes one;
+    False where it has to be tried again.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class AlarmKeeper:
         status: Callable[[], Status],
         *,
         marking: Marking | None = None,
-        make_mark: Callable[[Mark], Awaitable[object]] | None = None,
+        make_mark: Callable[[Mark], Awaitable[bool]] | None = None,
     ) -> None:
         self._file = MemoryFile(state_dir, outside, events)
         self._events = events
@@ -155,21 +155,17 @@ class AlarmKeeper:
             self._events.error(f"alarms are not up to date: {defect} (a defect of triggerlog, see the log)")
         self._defect = defect
 
-    async def _mark(self, make: Callable[[Mark], Awaitable[object]]) -> None:
+    async def _mark(self, make: Callable[[Mark], Awaitable[bool]]) -> None:
         """Make the marks that alarms ask for: remembered first, so that a kill makes none twice, and loses none."""
         while True:
             await self._to_mark.wait()
             self._to_mark.clear()
             await self._save()
             for mark in list(self._marker.waiting.values()):
-                try:
-                    await make(mark)
-                except MarksNotKept:
+                if not await make(mark):
                     await asyncio.sleep(MARK_AGAIN_S)
                     self._to_mark.set()
                     break
-                except MarkRefused:
-                    pass  # somebody withdrew it
                 self._marker.placed(mark)
             await self._save()
 

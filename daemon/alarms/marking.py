@@ -12,7 +12,6 @@ from uuid import NAMESPACE_URL, uuid5
 from daemon.alarms.alarm import Alarm, Severity
 from daemon.alarms.board import AlarmBoard, Cleared, InForce, has_gone_on
 from daemon.alarms.memory import Marked, Memory
-from daemon.decimation.limits import asked_of
 from schemas.config import Config
 from schemas.decimation import SECOND_NS
 from schemas.marks import TEXT_MOST, Mark
@@ -41,7 +40,7 @@ class Marking:
     @classmethod
     def of(cls, config: Config) -> "Marking":
         """What this one asks for."""
-        asked = asked_of(config)
+        asked = config.reductions
         windows_s = [each.window_ns / SECOND_NS for each in asked.values()]
         causes = config.decimation.mark_alarms
         return cls(

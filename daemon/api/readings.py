@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 from fastapi import APIRouter, Depends, Path, Query, Response
 
-from backends.decimation.across import Figuring
+from backends.columns.figuring import Figuring
 from daemon.api.answers import group_description, ledger_answer, readings_answer, reduced_answer, trigger_answer
 from daemon.api.calibrated import REFUSAL, Calibrated, calibrated
 from daemon.api.document import refusals

@@ -42,8 +42,8 @@ def move_by_hand(
     tiers = tiers_of(config)
     target = next((each for each in tiers if each.name == tier), None)
     if target is None:
-        named = ", ".join(each.name for each in tiers)
-        raise MoveRefused("tier", f"there is no tier {tier!r}, but {named or 'none at all'}", is_there=False)
+        others = ", ".join(each.name for each in tiers) or "none at all"
+        raise MoveRefused("tier", f"there is no tier {tier!r}, but {others}", is_there=False)
     one = _partition(partitions, group, partition)
     state = next(each for each in states_of(config, partitions, {}, {}, newest={}) if each.name == group)
     if not one.may_move:

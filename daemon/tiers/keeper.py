@@ -184,11 +184,17 @@ class TierKeeper(Looking):
         """Move what was ordered; an order that fails is given up, and named."""
         while self._ordered:
             move = self._ordered.pop(0)
-            try:
-                await self._move(store, move)
-            except StoreError as error:
+            why = None
+            if move.period.name in self._busy(move.period.group):
+                why = "it is being reduced"
+            else:
+                try:
+                    await self._move(store, move)
+                except StoreError as error:
+                    why = str(error)
+            if why is not None:
                 name = f"{move.period.name} of group {move.period.group}"
-                self._events.warning(f"{name} was not moved to {move.target.name} as ordered: {error}")
+                self._events.warning(f"{name} was not moved to {move.target.name} as ordered: {why}")
 
     async def _try_to_move(self, store: Tiered, move: PlannedMove) -> None:
         """Move a period; one that the database refuses holds up no other."""

@@ -6,7 +6,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from backends.decimation.across import Figuring
+from backends.columns.figuring import Figuring
 from schemas.decimation import FIGURES, Bucket
 from schemas.marks import Mark
 from schemas.queries import Figures, figures_dtype

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from backends.base import Decimating, Store
-from backends.decimation.across import Figuring, parts_of, stretches_of
+from backends.columns.figuring import Figuring
+from backends.decimation.across import parts_of, stretches_of
 from daemon.tools.export.about import About, ReducedAbout, Writer
 from daemon.tools.export.windows import AIM_BYTES, windows
 from schemas.queries import Figures

@@ -121,10 +121,18 @@ def test_what_was_reduced_is_asked_for_once_in_whole_buckets(
                 for begin, end in parts_of(each, buckets):
                     assert begin == each.start_ns or begin % each.bucket_ns == 0
                     moments += range(begin, end)
-    wanted = [
+    is_reduced = {
         moment
-        for each in sorted(account, key=lambda one: one.period.start_ns)
+        for each in account
         if isinstance(each.how, Bucket)
-        for moment in range(max(each.period.start_ns, start), min(each.period.end_ns, start + length))
-    ]
-    assert moments == wanted
+        for moment in range(each.period.start_ns, each.period.end_ns)
+    }
+    assert moments == sorted(set(moments))
+    assert set(moments) <= is_reduced
+    assert is_reduced.intersection(range(start, start + length)) <= set(moments)
+    # Others are of steps that are partly within.
+    for moment in set(moments).difference(range(start, start + length)):
+        (step_ns,) = [each.step_ns for each in stretches_of(account, query) if each.start_ns <= moment < each.end_ns]
+        begin = moment // step_ns * step_ns
+        assert begin < start + length
+        assert begin + step_ns > start

@@ -73,7 +73,7 @@ async def watching(
     outside, events = Outside.real(), Events()
     marks = MarkKeeper(store, folder, outside, events)
     watched = Watched(seconds)
-    watched.alarms = AlarmKeeper(folder, outside, events, watched.status, marking=marking, make_mark=marks.keep)
+    watched.alarms = AlarmKeeper(folder, outside, events, watched.status, marking=marking, make_mark=marks.keep_once)
     await marks.open()
     await watched.alarms.open()
     tasks = [asyncio.create_task(marks.run()), asyncio.create_task(watched.alarms.run())]
@@ -144,7 +144,7 @@ async def test_one_that_is_in_force_after_a_restart_is_not_marked_again(store: M
         before = await there(store, 1)
     for _ in range(3):
         async with watching(store, tmp_path, seconds) as watched:
-            watched.look(200, **SLOW)
+            watched.look(50, **SLOW)
             await eventually(lambda: watched.alarms.marks_waiting == 0)
             assert await store.marks(ALL) == before
     async with watching(store, tmp_path, seconds) as watched:
@@ -154,7 +154,7 @@ async def test_one_that_is_in_force_after_a_restart_is_not_marked_again(store: M
 
 
 async def test_another_that_is_raised_long_after_is_marked(store: MemoryStore, tmp_path: Path) -> None:
-    seconds = iter([*range(200), *range(2000, 3000)])
+    seconds = iter([*range(191), *range(2000, 3000)])
     async with watching(store, tmp_path, seconds) as watched:
         watched.look(190, **SLOW)
         await there(store, 1)
