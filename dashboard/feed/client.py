@@ -92,8 +92,8 @@ class DaemonApi:
         By name: what is the number of one may be the name of another. raw_from_ns: readings only from here on; figures
         of what was reduced are of all of the time. Raises DaemonUnavailable.
         """
-        asked: Asked = {"instrument": instrument, "start_ns": start_ns, "end_ns": end_ns, "points": points}
-        asked |= {"raw_from_ns": raw_from_ns}
+        stretch = {"start_ns": start_ns, "end_ns": end_ns, "points": points, "raw_from_ns": raw_from_ns}
+        asked: Asked = {"instrument": instrument, **stretch}
         return await self._get(f"/groups/{group}/readings", asked, Readings)
 
     async def newest(self, group: str, *, complete: bool, calibrated: bool = False) -> OneTrigger:
