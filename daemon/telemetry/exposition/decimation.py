@@ -19,19 +19,12 @@ def reducing(status: Status) -> Iterator[Metric]:
         ("bytes", "What readings of these partitions took of the database's disk before.", found.size_bytes),
     ):
         yield CounterMetricFamily(f"triggerlog_decimation_reduced_{key}", text, value=total)
-    last, following = found.last, found.next
+    last_ns = None if found.last is None else found.last.at_ns
+    next_ns = None if found.next is None else found.next.at_ns
     for key, text, time_ns in (
         ("checked", "When it was last looked what has to be reduced, seconds since 1970.", found.checked_ns),
-        (
-            "last_reduced",
-            "When a partition was reduced last, seconds since 1970.",
-            None if last is None else last.at_ns,
-        ),
-        (
-            "next",
-            "When the next partition becomes too old, seconds since 1970.",
-            None if following is None else following.at_ns,
-        ),
+        ("last_reduced", "When a partition was reduced last, seconds since 1970.", last_ns),
+        ("next", "When the next partition becomes too old, seconds since 1970.", next_ns),
     ):
         if time_ns is not None:
             yield GaugeMetricFamily(f"triggerlog_decimation_{key}_seconds", text, value=time_ns / SECOND_NS)
