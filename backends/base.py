@@ -195,7 +195,8 @@ class Partition:
     place: where the readings lie, by the name that the server has for it; None where that is the database's own.
     index_bytes: what of readings_bytes their indexes take, which stay where new readings are written.
     may_move: whether the readings can be moved to another place. may_reduce: whether they can be reduced.
-    counted: what the server has counted of each table that has readings of it; none where it does not count so.
+    counted: what the server has counted of each table that has readings of it, that of the rows before that of what
+        lies out of line; none where it does not count so.
     """
 
     name: str

@@ -170,6 +170,9 @@ class Service:
             pipelines=self.pipelines,
             marks_waiting=lambda: self.marks.status().waiting + self.alarms.marks_waiting,
         )
+        self.workloads = Workloads(
+            loaded, events, facts=lambda: report.facts, pipelines=self.pipelines, status=self._status
+        )
         self.tiers = TierKeeper(
             self.store,
             config,
@@ -178,11 +181,9 @@ class Service:
             events,
             pipelines=self.pipelines,
             busy=self.decimation.busy,
+            workloads_read=self.workloads.readers.read.take,
+            read=self.decimation.take_read,
         )
-        self.workloads = Workloads(
-            loaded, events, facts=lambda: report.facts, pipelines=self.pipelines, status=self._status
-        )
-
         self.conditions = conditions_servers(loaded, events)
         self.reporter = Reporter(
             config,

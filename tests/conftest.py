@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+import hypothesis
 import pytest
 import uvloop
 
@@ -23,6 +24,12 @@ from tests.support.forked import Forked
 from tests.support.servers import installed, server_folder, sweep_server_folders
 
 _numbers = itertools.count(1)
+
+# A machine may be slow, and a slow example is no wrong one.
+hypothesis.settings.register_profile(
+    "unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("unhurried")
 
 # Tests run in several workers, and some run a pytest of their own: that one must not think it is a worker, too.
 for _name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):

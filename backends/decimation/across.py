@@ -34,15 +34,18 @@ class Stretch:
     bucket_ns: int
 
 
-def stretches_of(account: Iterable[Decimated], query: Means | Figures) -> list[Stretch]:
-    """What was reduced of the time that a question is about: ascending, none touching another."""
+def stretches_of(account: Iterable[Decimated], query: Means | Figures, beyond_ns: int = 0) -> list[Stretch]:
+    """What was reduced of the time that a question is about: ascending, none touching another.
+
+    beyond_ns: so far beyond a period may readings of it lie, by their own times, whose figures are there, too.
+    """
     found: list[Stretch] = []
     for each in sorted(account, key=lambda each: each.period.start_ns):
-        period = each.period
-        if isinstance(each.how, Bucket) and period.start_ns < query.end_ns and period.end_ns > query.start_ns:
+        start_ns, end_ns = each.period.start_ns - beyond_ns, each.period.end_ns + beyond_ns
+        if isinstance(each.how, Bucket) and start_ns < query.end_ns and end_ns > query.start_ns:
             bucket_ns = each.how.ns
             step_ns = -(-query.step_ns // bucket_ns) * bucket_ns
-            one = Stretch(start_ns=period.start_ns, end_ns=period.end_ns, step_ns=step_ns, bucket_ns=bucket_ns)
+            one = Stretch(start_ns=start_ns, end_ns=end_ns, step_ns=step_ns, bucket_ns=bucket_ns)
             found = _with(found, one)
     return [_clipped(each, query) for each in found]
 

@@ -1,6 +1,6 @@
 """Why a period is not dropped, in words that all stores share."""
 
-from backends.base import StoreError
+from backends.base import BatchRejected, StoreError
 from schemas.retention import Period
 
 AHEAD_MOST_NS = 3_600_000_000_000
@@ -26,3 +26,9 @@ def see_clocks(at_ns: int, server_ns: int) -> None:
 def no_such(period: Period) -> StoreError:
     """There is nothing to drop."""
     return StoreError(f"group {period.group!r} has no partition {period.name!r} with readings")
+
+
+def dropped_meanwhile(run: int, trigger: int) -> BatchRejected:
+    """A reading came late for arrays that were dropped: alone they would be a part of a period without the rest."""
+    reason = "the readings of its time were dropped by retention"
+    return BatchRejected(reason, f"trigger {trigger} of run {run}")

@@ -24,6 +24,7 @@ from backends.base import (
     Tiered,
 )
 from backends.columns.figuring import Figuring
+from backends.counting import Counting, HourRead
 from backends.folders.base import FoldersStore
 from schemas.batch import Batch, JournalPosition, Stream, position_owner
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
@@ -158,6 +159,10 @@ class ReportingStore:
         if isinstance(query, LedgerTail | LedgerRows | LedgerNeighbours):
             return np.empty(0, ledger_dtype(group.size))
         raise StoreError(f"group {group.name} reports on change, into folder {group.folder}; ask for that")
+
+    def take_read(self) -> tuple[HourRead, ...] | None:
+        """What answers about groups that have tables have read; None where the server counts."""
+        return self._tables.take_read() if isinstance(self._tables, Counting) else None
 
     async def keep_mark(self, mark: Mark) -> bool:
         """Keep a mark of this logger."""

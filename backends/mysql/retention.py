@@ -9,9 +9,11 @@ no other partition, takes the span over. 7. The row says that it ended.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import sqlalchemy as sa
+from pymysql.err import MySQLError
 
 from backends.base import StoreBusy
 from backends.diagnosis.retention import no_such
@@ -112,21 +114,32 @@ class MysqlDropping(MysqlAccounting, Dropping[Connection]):
         await self._connection.run(self._begin(begun, await self._size_of(begun.period)))
 
     async def _complete_apart(self, begun: Dropped, *, is_counted: bool) -> None:
-        apart, table = self._apart(begun.period), quoted(self._schema, self._tables.data.name)
         if is_counted or await self._has_rows(begun.period):
             return
+        try:
+            await self._exchange(begun)
+        except (StoreBusy, MySQLError):
+            if not self._connection.closed:
+                await self._take_back(begun)
+            raise
+
+    async def _exchange(self, begun: Dropped) -> None:
+        apart, table = self._apart(begun.period), quoted(self._schema, self._tables.data.name)
         # While it is empty the partition, whatever it holds by now, may be exchanged with it again.
         await self._connection.run(f"DROP TABLE IF EXISTS {apart}")
         definition = await definition_of(self._connection, self._schema, self._tables.data.name)
         await self._connection.run(beside(definition, apart, None))
         name = quoted(range_name(begun.period.name))
-        try:
-            await self._briefly(f"ALTER TABLE {table} EXCHANGE PARTITION {name} WITH TABLE {apart}")
-        except StoreBusy:
-            # Nothing has changed but the row, and nothing has to be gone on with.
-            await self._connection.run(f"DROP TABLE {apart}")
-            await self._connection.run(f"DELETE FROM {quoted(self._schema, 'dropped')} WHERE {self._key_of(begun)}")
-            raise
+        await self._briefly(f"ALTER TABLE {table} EXCHANGE PARTITION {name} WITH TABLE {apart}")
+
+    async def _take_back(self, begun: Dropped) -> None:
+        """The table is in use, or a right is lacking: nothing has changed but the row, and nothing is to be gone on."""
+        if await self._has_rows(begun.period):
+            return
+        await self._connection.run(f"DELETE FROM {quoted(self._schema, 'dropped')} WHERE {self._key_of(begun)}")
+        # Without the right to do so it stays, empty; the next drop replaces it.
+        with suppress(MySQLError):
+            await self._connection.run(f"DROP TABLE IF EXISTS {self._apart(begun.period)}")
 
     async def _finish(self, begun: Dropped, counted: list[str], at_ns: int) -> None:
         counted = [*counted, self._note(begun, counted_ns=at_ns)]

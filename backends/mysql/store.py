@@ -9,11 +9,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from backends.base import ReadOnly, StoreError, StoreFacts, StoreUnavailable
+from backends.counting import HourRead, HourReads
 from backends.mysql.decimation import MysqlReducing
 from backends.mysql.moving import MysqlMoving
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import compiled, literal, quoted
 from backends.mysql.reading import activity
+from backends.mysql.reading.counted import read_by
 from backends.mysql.reading.figures import figures
 from backends.mysql.reading.queries import MysqlQuestions
 from backends.mysql.reading.reduced import reduced
@@ -30,10 +32,13 @@ from backends.sql.marks import MarkStatements
 from backends.sql.store import SqlStore
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
-from schemas.readings import InstrumentGroup
+from schemas.queries import Query
+from schemas.readings import Array, InstrumentGroup
 
 END_WITHIN_S = 2.0
 """How long a store waits at its end for the server to end what nobody waits for any more."""
+COUNTED_AT_ONCE = 50_000
+"""What so many readings are of is found in a millisecond; of more the event loop does not wait for it."""
 
 
 class MysqlStore(SqlStore[Connection]):
@@ -63,6 +68,7 @@ class MysqlStore(SqlStore[Connection]):
         assert database.dsn is not None
         self._places = places
         self._bulk = bulk
+        self._read = HourReads()
         self._address = address_of(database.dsn, password)
         self._endings: set[asyncio.Task[None]] = set()
         schema = database.schema_name
@@ -106,6 +112,17 @@ class MysqlStore(SqlStore[Connection]):
                 missing = await self._schema.check(connection)
                 await self._check_places(connection)
                 return missing
+
+    async def ask(self, query: Query) -> Array:
+        """Answer a question, and count what the answer has read."""
+        answer = await super().ask(query)
+        read = partial(read_by, query, answer, self._tables[query.group.name].layout)
+        self._read.add(await asyncio.to_thread(read) if len(answer) > COUNTED_AT_ONCE else read())
+        return answer
+
+    def take_read(self) -> tuple[HourRead, ...]:
+        """What answers have read since the last call."""
+        return self._read.take()
 
     async def facts(self) -> StoreFacts:
         """Ask the server what it is and what it really does about durability."""

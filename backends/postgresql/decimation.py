@@ -7,7 +7,7 @@ from typing import Any
 from backends.base import Pace, StoreError
 from backends.decimation.figures import together
 from backends.diagnosis.retention import no_such
-from backends.postgresql.moving import PostgresqlMoving
+from backends.postgresql.moving import PostgresqlMoving, see_size
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.copy import data_format, decode_reduced, encode_reduced, readings_of_rows
 from backends.postgresql.protocol.output import copied_text
@@ -60,6 +60,7 @@ class PostgresqlReducing(PostgresqlAccounting, Reducing[Connection]):
                 # It was moved meanwhile.
                 first, filenode = 0, found
             if first >= pages:
+                await self._moving.report_counts()
                 return
             await pace(first / pages)
             end = first + max(1, pages * STEP_BYTES // max(table_bytes, 1))
@@ -107,6 +108,7 @@ class PostgresqlReducing(PostgresqlAccounting, Reducing[Connection]):
         """File, pages, bytes of the rows, and bytes with indexes of a period's leaf.
 
         Raises:
+            StoreBusy: it is being exchanged.
             StoreError: there is none.
         """
         names = (self._apart(begun, end) for end in ("", LEAF))
@@ -118,6 +120,7 @@ class PostgresqlReducing(PostgresqlAccounting, Reducing[Connection]):
                 f"{begun.period.name} of group {begun.period.group} has no leaf that could be reduced: an older"
                 " triggerlog made it, or somebody has taken it apart"
             )
+        see_size(row["pages"], begun.period)
         return row["filenode"], row["pages"], row["table_bytes"], row["size_bytes"]
 
     def _leaf(self, begun: Decimated) -> str:
@@ -132,7 +135,9 @@ class PostgresqlReducing(PostgresqlAccounting, Reducing[Connection]):
         lock = literal(f"triggerlog:reduces {self._schema}.{self._tables.group.name}")
         async with self._connection.transaction():
             await self._connection.execute(
-                f"SET LOCAL lock_timeout = '{round(1000 * self._patience_s)}ms'; {DURABLY};"
+                # A scan of a range of pages is none that counts as a reader's: `ReadCounters.scans`.
+                f"SET LOCAL lock_timeout = '{round(1000 * self._patience_s)}ms'; SET LOCAL enable_seqscan = off;"
+                f"{DURABLY};"
                 f"SELECT pg_advisory_xact_lock(hashtextextended({lock}, 0))"
             )
             yield

@@ -68,12 +68,14 @@ UNDER_WAY = """
     ORDER BY name, is_copy DESC
 """
 ALL = "all"
-LAST_PAGE = "SELECT greatest(pg_relation_size(to_regclass($1)) / current_setting('block_size')::int8 - 1, 0)"
 IS_SEEN_BY_ALL = """
-    SELECT coalesce(age(relfrozenxid) < (SELECT min(age(xmin)) FROM {copy} WHERE ctid >= '({last},0)'), true)
-    FROM pg_class WHERE oid = to_regclass($1)
+    SELECT age(relfrozenxid) < (
+        SELECT age(xmin) FROM pg_description
+        WHERE objoid = to_regclass($2) AND classoid = 'pg_class'::regclass AND objsubid = 0
+    ) FROM pg_class WHERE oid = to_regclass($1)
 """
-"""Whether what wrote the copy's last page is older than each snapshot that was there when a table was vacuumed."""
+"""Whether what wrote the note of the copy's last step is older than each snapshot that was there when a table was
+vacuumed. So is then what was removed from the leaf before its copy was begun, also where no row is left of it."""
 SNAPSHOTS_WITHIN_S = 5.0
 """So long a copy waits at once for older snapshots to end; nobody waits behind that."""
 LOOK_EVERY_S = 0.05
@@ -127,6 +129,7 @@ class PostgresqlMoving(Moving[Connection, _Found]):
                 f"{period.name} of group {period.group} has no leaf that could be moved: an older triggerlog made it,"
                 " or somebody has taken it apart"
             )
+        see_size(row["pages"], period)
         copied = _copied(row["note"] or "", row["filenode"]) if row["is_begun"] else None
         return _Found(
             filenode=row["filenode"],
@@ -192,14 +195,14 @@ class PostgresqlMoving(Moving[Connection, _Found]):
         await self._await_snapshots(period)
         # Without statistics, and with pages that are not all visible, plans fall back to scans. At its usual cost it
         # would take all that the disk gives.
-        await self._report_counts()
+        await self.report_counts()
         await self._connection.execute("SET vacuum_cost_delay = 2")
         await self._connection.execute(f"VACUUM (FREEZE, ANALYZE) {copy}")
         await self._connection.execute("RESET vacuum_cost_delay")
-        await self._report_counts()
+        await self.report_counts()
         await self._connection.execute(_note(copy, found, ALL))
 
-    async def _report_counts(self) -> None:
+    async def report_counts(self) -> None:
         """Have the server count now what this session has done, where it can be told to.
 
         Rows inserted before VACUUM would be added to those that it has found; and that it summarizes BRIN is counted as
@@ -211,19 +214,18 @@ class PostgresqlMoving(Moving[Connection, _Found]):
     async def _await_snapshots(self, period: Period) -> None:
         """Wait until nobody reads by a snapshot from before the copy was complete, who would not see all of it.
 
-        A backup takes its snapshot first and locks the tables then: after an exchange in between it would save none
-        of the period. To vacuum a table without rows says how old the oldest snapshot is.
+        Nor would they see what was there when that was taken, and was reduced since. A backup takes its snapshot first
+        and locks the tables then: after an exchange in between it would save none of the period. To vacuum a table
+        without rows says how old the oldest snapshot is.
 
         Raises:
             StoreBusy: somebody does.
         """
         copy, touched = (self._table(period.name, end) for end in (COPY, TOUCHED))
-        last = await self._connection.fetchval(LAST_PAGE, copy)
-        is_seen = IS_SEEN_BY_ALL.format(copy=copy, last=last)
         until_s = monotonic() + SNAPSHOTS_WITHIN_S
         while True:
             await self._connection.execute(f"VACUUM (FREEZE) {touched}")
-            if await self._connection.fetchval(is_seen, touched):
+            if await self._connection.fetchval(IS_SEEN_BY_ALL, touched, copy):
                 return
             if monotonic() > until_s:
                 raise StoreBusy(
@@ -277,6 +279,16 @@ class PostgresqlMoving(Moving[Connection, _Found]):
 
     def _function(self) -> str:
         return quoted(self._schema, NOTE_TOUCHED)
+
+
+def see_size(pages: int | None, period: Period) -> None:
+    """See that a leaf has a size; it has none where it was exchanged while the server looked.
+
+    Raises:
+        StoreBusy: it was.
+    """
+    if pages is None:
+        raise StoreBusy(f"{period.name} of group {period.group} is being moved by somebody else")
 
 
 def _note(copy: str, found: _Found, copied: int | str) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import numpy as np
 
+from backends.columns.stored import SLACK_NS
 from backends.columns.windows import between as readings_between
 from backends.decimation.across import (
     Stretch,
@@ -17,6 +18,7 @@ from backends.decimation.across import (
     without_raw,
 )
 from backends.decimation.figures import figures_of, together
+from schemas.batch import Layout
 from schemas.decimation import Decimated
 from schemas.queries import Figures, Means, figures_dtype
 from schemas.readings import Array
@@ -32,6 +34,7 @@ ROWS = 200_000
 async def means_across(
     query: Means,
     account: Iterable[Decimated],
+    layout: Layout,
     *,
     raw: Callable[[Means], Awaitable[Array]],
     readings: Readings,
@@ -39,10 +42,12 @@ async def means_across(
 ) -> Array:
     """Answer `Means`.
 
-    account: of the group. raw: answers of readings that are there. readings: hands on, in chunks, all readings of the
-    rows that may have some in the time of a question. reduced: figures of buckets that begin within a stretch of time.
+    account, layout: of the group. raw: answers of readings that are there. readings: hands on, in chunks, all readings
+    of the rows that may have some in the time of a question. reduced: figures of buckets that begin within a stretch of
+    time.
     """
-    stretches = stretches_of(account, query)
+    # Arrays are reduced by the time of their trigger, and each of their readings belongs to the bucket of its own.
+    stretches = stretches_of(account, query, SLACK_NS if layout is Layout.ARRAYS else 0)
     if not stretches:
         return await raw(query)
     parts = [await raw(part) for part in between(query, stretches)]

@@ -9,6 +9,7 @@ which came before it, so that whoever comes after a kill begins with the first.
 import asyncio
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ import sqlalchemy as sa
 from backends.base import Pace, StoreError
 from backends.columns.filling import revised_with_late
 from backends.decimation.figures import figures_of
+from backends.diagnosis.retention import dropped_meanwhile
 from backends.sql.accounting import RULES, Accounting, by_period, period_of, select_decimated, stored_of
 from backends.sql.connection import C
 from backends.sql.tables import shared_tables
@@ -28,6 +30,7 @@ from schemas.retention import Period, Span, are_within
 
 BUCKETS_AT_ONCE = 1_000
 """So many buckets are asked for with one statement."""
+_RULES = ", ".join(f"'{rule}'" for rule in RULES)
 
 
 def decimated_of(rows: Iterable[Sequence[Any]]) -> list[Decimated]:
@@ -56,20 +59,49 @@ def decimated_of(rows: Iterable[Sequence[Any]]) -> list[Decimated]:
     return found
 
 
-def stored_again(batch: Batch, earlier: Mapping[str, Array] | Array, account: str, group: str) -> list[str]:
+def not_there(batch: Batch, earlier: Mapping[str, Array] | Array) -> Array:
+    """Ledger rows of triggers with late readings whose rows are there no more. earlier: the columns of those there."""
+    there = {*zip(earlier["run"].tolist(), earlier["trigger_id"].tolist(), strict=True)}
+    late = revised_with_late(batch)
+    return late[[key not in there for key in late[["run", "trigger"]].tolist()]]
+
+
+def stored_again(rows: Array, account: str, group: str) -> list[str]:
     """Statements that take triggers out of the account whose rows are stored again, with late readings alone.
 
-    earlier: the columns of the rows that were there. account: the table, quoted. group: a text constant. Nothing
-    changes where a trigger was not reduced.
+    rows: as of `not_there`. account: the table, quoted. group: a text constant. Nothing changes where a trigger was not
+    reduced.
     """
-    there = {*zip(earlier["run"].tolist(), earlier["trigger_id"].tolist(), strict=True)}
-    rules = ", ".join(f"'{rule}'" for rule in RULES)
     return [
         f"UPDATE {account} SET stored = stored - 1 WHERE group_name = {group} AND run = {run} AND stored > 0"
-        f" AND start_ns <= {time_ns} AND end_ns > {time_ns} AND rule NOT IN ({rules})"
-        for run, trigger, time_ns in revised_with_late(batch)[["run", "trigger", "time_ns"]].tolist()
-        if (run, trigger) not in there
+        f" AND {_of_time(time_ns)} AND rule NOT IN ({_RULES})"
+        for run, time_ns in rows[["run", "time_ns"]].tolist()
     ]
+
+
+def periods_dropped(rows: Array, account: str, group: str) -> str:
+    """The question for the periods that retention has dropped, or drops, of the times of rows: start_ns, end_ns."""
+    times = " OR ".join(f"({_of_time(time_ns)})" for time_ns in rows["time_ns"].tolist())
+    # As it is now, whatever the transaction has seen before.
+    return (
+        f"SELECT start_ns, end_ns FROM {account} WHERE group_name = {group} AND run = 0 AND rule IN ({_RULES})"
+        f" AND ({times}) FOR UPDATE"
+    )
+
+
+def see_not_dropped(rows: Array, periods: Iterable[Sequence[Any]]) -> None:
+    """See that rows that are stored again are of no period that was dropped, whose account has them for ever.
+
+    Raises:
+        BatchRejected: one is.
+    """
+    spans = [Span(start_ns=int(start_ns), end_ns=int(end_ns)) for start_ns, end_ns in periods]
+    for run, trigger in rows[are_within(spans, rows["time_ns"])][["run", "trigger"]].tolist():
+        raise dropped_meanwhile(run, trigger)
+
+
+def _of_time(time_ns: int) -> str:
+    return f"start_ns <= {time_ns} AND end_ns > {time_ns}"
 
 
 class Reducing(Accounting[C]):
@@ -194,13 +226,14 @@ class LateForReduced:
 
     def __init__(self) -> None:
         self._periods: dict[str, list[Period]] = {}
+        self._under_way: list[Period] = []
         self._late: dict[str, set[str]] = {}
 
     def know(self, account: Iterable[Decimated]) -> None:
-        """These are the periods."""
+        """These are the periods, and those that are being reduced, whose account may not be there yet."""
         self._periods = {}
-        for each in account:
-            self._periods.setdefault(each.period.group, []).append(each.period)
+        for period in {*(each.period for each in account), *self._under_way}:
+            self._periods.setdefault(period.group, []).append(period)
 
     def note(self, batch: Batch, layout: Layout) -> None:
         """A batch was committed."""
@@ -215,9 +248,22 @@ class LateForReduced:
             each.name for each in periods if are_within([Span(start_ns=each.start_ns, end_ns=each.end_ns)], times).any()
         }
 
-    def take(self, group: str, name: str) -> None:
-        """From now on it is looked again what comes."""
-        self._late.get(group, set()).discard(name)
+    @contextmanager
+    def taken(self, period: Period) -> Iterator[None]:
+        """A period is reduced: what comes from now on is late. Where that fails, what came before still is."""
+        late = self._late.setdefault(period.group, set())
+        late.discard(period.name)
+        known = self._periods.setdefault(period.group, [])
+        if period not in known:
+            known.append(period)
+        self._under_way.append(period)
+        try:
+            yield
+        except BaseException:
+            late.add(period.name)
+            raise
+        finally:
+            self._under_way.remove(period)
 
     def of(self, group: str) -> frozenset[str]:
         """Names of the periods."""

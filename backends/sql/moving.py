@@ -71,6 +71,9 @@ class Moving(ABC, Generic[C, F]):
             await self._begin(period, found, place)
             found = await self._found(period)
         try:
+            if not found.is_begun:
+                # Between the two it was written again, by an operator.
+                raise changed(period)
             await self._copy(period, found, pace)
             await self._exchange(period, found)
         except PeriodTouched:

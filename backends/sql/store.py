@@ -183,10 +183,10 @@ class SqlStore(ABC, Generic[C]):
         self, period: Period, how: How, *, window_ns: int, at_ns: int, pace: Pace, patience_s: float
     ) -> Decimated:
         """Take rows of the period out in steps, put in what they are reduced to, and give their room back."""
-        self._late.take(period.group, period.name)
-        async with self._reader(REDUCED_WITHIN_S) as connection:
-            reducing = self._reducing(connection, self._tables[period.group], patience_s=patience_s)
-            return await reducing.reduce(period, how, window_ns=window_ns, at_ns=at_ns, pace=pace)
+        with self._late.taken(period):
+            async with self._reader(REDUCED_WITHIN_S) as connection:
+                reducing = self._reducing(connection, self._tables[period.group], patience_s=patience_s)
+                return await reducing.reduce(period, how, window_ns=window_ns, at_ns=at_ns, pace=pace)
 
     async def decimated(self) -> Mapping[str, tuple[Decimated, ...]]:
         """The account of all that was reduced."""

@@ -52,6 +52,7 @@ class DecimationKeeper(Looking):
         self._touched = LeftAlone()
         self._refused: dict[tuple[str, str], str] = {}
         self._reducing: tuple[PlannedReduction, Paced] | None = None
+        self._read: set[tuple[str, str]] = set()
 
     @property
     def every_s(self) -> float:
@@ -140,6 +141,7 @@ class DecimationKeeper(Looking):
         # There and back: it is gone through, and what is left of it is written again.
         paced = Paced(2 * reduction.nbytes, self._config.decimation.mib_per_s, self._allowance.share)
         self._reducing = reduction, paced
+        self._read.add(_label(period))
         self._tell_pipelines(period)
         try:
             after = await _reduced_patiently(store, reduction, paced, self._now_ns())
@@ -180,6 +182,12 @@ class DecimationKeeper(Looking):
         if self._reducing is None or self._reducing[0].period.group != group:
             return ()
         return (self._reducing[0].period.name,)
+
+    def take_read(self) -> Collection[tuple[str, str]]:
+        """Groups and names of periods that were read to reduce them since it was last asked."""
+        read = self._read
+        self._read = set() if self._reducing is None else read & {_label(self._reducing[0].period)}
+        return read
 
     def spans(self, group: str) -> tuple[Span, ...]:
         """The stretches of time of which readings of a group were reduced, or are being reduced, as last looked."""
@@ -243,6 +251,10 @@ async def _reduced_patiently(store: Decimating, reduction: PlannedReduction, pac
         )
 
     return await patiently(once, f"{period.name} of group {period.group} cannot be reduced: its table is always in use")
+
+
+def _label(period: Period) -> tuple[str, str]:
+    return period.group, period.name
 
 
 def _reducing(reduction: PlannedReduction, paced: Paced) -> ReducingPeriod:

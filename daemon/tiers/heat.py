@@ -85,8 +85,8 @@ class PeriodHeat:
 class Heat:
     """The heat of all periods.
 
-    Where a server counts, `look` gets its counters. Where it does not, whoever asks for readings can tell `add` what it
-    has read.
+    Where a server counts, `look` gets its counters. Where it does not, it gets what whoever asks for readings has read
+    (`daemon.tiers.asked`).
     """
 
     def __init__(self, half_life_s: float, found: Mapping[Label, PeriodHeat] | None = None, age_s: float = 0.0) -> None:
@@ -94,16 +94,32 @@ class Heat:
         self.half_life_s = half_life_s
         self._found = dict(found or {})
         self._looked: Instant | None = None
-        self._wanted: Collection[Label] = ()
+        self._is_told = False
+        self._wanted: Collection[Label] = {label for label, each in self._found.items() if each.wanted_s > 0}
         self._decay(age_s)
 
-    def look(self, partitions: Mapping[str, Sequence[Partition]], at: Instant) -> None:
-        """Take over what was read since the last look; what is there no more is forgotten."""
+    def look(
+        self,
+        partitions: Mapping[str, Sequence[Partition]],
+        at: Instant,
+        *,
+        asked: Mapping[Label, Reads] | None = None,
+        own: Collection[Label] = (),
+    ) -> None:
+        """Take over what was read since the last look; what is there no more is forgotten.
+
+        asked: what our own readers have read since then; None where that is not counted. own: periods that we may have
+        copied or reduced since then. What lies out of line the server has looked up for that, as for readers: of these
+        the table of the rows counts alone.
+        """
         passed_s = 0.0 if self._looked is None else max(0.0, (at.monotonic_ns - self._looked.monotonic_ns) / 1e9)
         self._looked = at
         self._decay(passed_s)
+        self._is_told = asked is not None
+        for label, reads in (asked or {}).items():
+            self.add(label, reads)
         there = {(group, each.name): each for group, of in partitions.items() for each in of}
-        self._found = {label: self._seen(label, each, passed_s) for label, each in there.items()}
+        self._found = {label: self._seen(label, each, passed_s, label in own) for label, each in there.items()}
 
     def add(self, label: Label, reads: Reads) -> None:
         """Add what was read of a period."""
@@ -118,15 +134,17 @@ class Heat:
     def of(self, label: Label) -> float | None:
         """How hot a period is, in s a day; None where nobody knows."""
         found = self._found.get(label)
-        return None if found is None or not (found.counted or found.s_a_day) else found.s_a_day
+        if found is None or not (self._is_told or found.counted or found.s_a_day):
+            return None
+        return found.s_a_day
 
     def all(self) -> Mapping[Label, PeriodHeat]:
         """The heat of all of them."""
         return self._found
 
-    def _seen(self, label: Label, partition: Partition, passed_s: float) -> PeriodHeat:
+    def _seen(self, label: Label, partition: Partition, passed_s: float, is_own: bool) -> PeriodHeat:
         was = {each.counted_by: each for each in self._found.get(label, PeriodHeat()).counted}
-        for each in partition.counted:
+        for each in partition.counted[:1] if is_own else partition.counted:
             if each.counted_by in was:
                 self.add(label, reads_between(was[each.counted_by], each))
         after = self._found.get(label, PeriodHeat())

@@ -1,10 +1,11 @@
 """Looks now and then whether a partition has to lie in another tier, and moves it; never two at a time."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from backends.base import Pace, Partition, PeriodTouched, Store, StoreBusy, StoreError, StoreUnavailable, Tiered
+from backends.counting import Counting, HourRead
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.core.outside import Outside
@@ -12,8 +13,9 @@ from daemon.pipeline.pipeline import Pipeline
 from daemon.retention.limits import lying_of, newest_of, states_of, waiting_of
 from daemon.retention.looking import PATIENCE_S, LeftAlone, Looking, patiently
 from daemon.retention.planner import GIB
+from daemon.tiers.asked import reads_of
 from daemon.tiers.by_hand import MoveRefused, move_by_hand
-from daemon.tiers.heat import Heat
+from daemon.tiers.heat import Heat, Label, Reads
 from daemon.tiers.limits import aging, half_life_s, planned, tiers_of
 from daemon.tiers.pace import Allowance, Paced
 from daemon.tiers.planner import Plan, PlannedMove, Short, sizes_of, tier_of
@@ -24,14 +26,17 @@ from schemas.config import Config
 EVERY_S = 60.0
 NAMED = 3
 KEPT_EVERY_NS = 600_000_000_000
-"""So often heat is written to the disk."""
+"""So often heat is written to the disk, where the server's counters tell after a restart what was read since."""
+SHOWS_NS = 30_000_000_000
+"""What a session has read the server counts by then: PostgreSQL after 10 s."""
 
 
 class TierKeeper(Looking):
     """Moves what the tiers of a configuration ask for.
 
     state_dir: where heat is kept. pipelines: by group, filled when the store is open. busy: names of a group's periods
-    that something else is done with.
+    that something else is done with. read: periods that something else has read, to do that, since it was last asked.
+    workloads_read: what reader workloads have read since it was called last.
     """
 
     def __init__(
@@ -44,6 +49,8 @@ class TierKeeper(Looking):
         *,
         pipelines: Mapping[str, Pipeline],
         busy: Callable[[str], Collection[str]] = lambda _: (),
+        read: Callable[[], Collection[Label]] = lambda: (),
+        workloads_read: Callable[[], Iterable[HourRead]] = lambda: (),
     ) -> None:
         super().__init__(outside, events, "tiers cannot move all that their limits ask for")
         self._file = HeatFile(state_dir, outside, events)
@@ -53,6 +60,10 @@ class TierKeeper(Looking):
         self._config = config
         self._pipelines = pipelines
         self._busy = busy
+        self._read = read
+        self._own: dict[Label, int] = {}
+        """When we last read periods ourselves (monotonic, ns), as far as a look may find that yet."""
+        self._workloads_read = workloads_read
         self._allowance = Allowance(config.readers.governor, pipelines)
         self._plan = Plan()
         self._sizes: Sequence[int] = ()
@@ -81,6 +92,7 @@ class TierKeeper(Looking):
     async def _look(self) -> str | None:
         """Go on with what was begun, clear up what is not wanted any more, and move all that has to be moved now."""
         if not isinstance(self._store, Tiered) or not (self._config.tiers or not self._is_clear):
+            self._asked({})  # what was read does not pile up where nobody wants to know
             return None
         self._refused = {}
         try:
@@ -129,11 +141,25 @@ class TierKeeper(Looking):
         if self._heat is None:
             self._heat = heat_of(await self._file.load(), half_life_s(self._config), now.utc_ns)
         self._heat.half_life_s = half_life_s(self._config)
-        self._heat.look(partitions, now)
+        asked = self._asked(partitions)
+        self._heat.look(partitions, now, asked=asked, own=self._own_until(now.monotonic_ns))
         self._looked_ns = now.monotonic_ns
-        if not self._kept_ns or now.monotonic_ns - self._kept_ns >= KEPT_EVERY_NS:
+        if asked or not self._kept_ns or now.monotonic_ns - self._kept_ns >= KEPT_EVERY_NS:
             await self._keep_heat()
         return self._heat
+
+    def _asked(self, partitions: Mapping[str, Sequence[Partition]]) -> dict[Label, Reads] | None:
+        """What our own readers have read since the last time; None where the server counts."""
+        by_workloads = self._workloads_read()
+        by_daemon = self._store.take_read() if isinstance(self._store, Counting) else None
+        return None if by_daemon is None else reads_of((*by_daemon, *by_workloads), partitions)
+
+    def _own_until(self, now_ns: int) -> Collection[Label]:
+        """The periods that we may have read since the last look, or so shortly before that it did not show yet."""
+        moving = () if self._moving is None else (_label(self._moving[0]),)
+        self._own |= dict.fromkeys((*moving, *self._read()), now_ns)
+        self._own = {label: at_ns for label, at_ns in self._own.items() if self._looked_ns - at_ns < SHOWS_NS}
+        return self._own
 
     async def _keep_heat(self) -> None:
         now = self._outside.clock.now()
@@ -226,6 +252,7 @@ class TierKeeper(Looking):
             )
         finally:
             self._moving = None
+            self._own[_label(move)] = self._outside.clock.now().monotonic_ns
 
     def _counting(self, paced: Paced) -> Pace:
         """A pace of a move that looks at heat meanwhile: the table goes with its counters at the end."""
@@ -309,6 +336,10 @@ async def moved_patiently(store: Tiered, move: PlannedMove, pace: Pace) -> None:
         return store.move(period, place, pace=pace, patience_s=patience_s)
 
     await patiently(once, f"{period.name} of group {period.group} cannot be moved: its table is always in use")
+
+
+def _label(move: PlannedMove) -> Label:
+    return move.period.group, move.period.name
 
 
 def _moving(move: PlannedMove, paced: Paced) -> MovingPeriod:

@@ -108,9 +108,6 @@ def tier_problems(tiers: Sequence[TierConfig], tiering: TieringConfig, database:
         if tiering.policy is not Policy.AGE:
             yield wrong("there are no tiers", "add `[[tiers]]`, or take it out", "tiering.policy")
         return
-    if tiering.policy is not Policy.AGE and database.backend is not Backend.POSTGRESQL:
-        problem = f"only PostgreSQL counts what is read of each partition, which policy {tiering.policy.value!r} needs"
-        yield wrong(problem, "use policy 'age'", "tiering.policy")
     if database.backend is Backend.MONGODB:
         yield wrong(ONE_PLACE, "take it out, or use PostgreSQL or MariaDB", "tiers")
         return

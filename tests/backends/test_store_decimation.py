@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from backends.base import Decimating, StoreError, Tiered
+from backends.base import Decimating, PeriodTouched, StoreBusy, StoreError, StoreUnavailable, Tiered
 from backends.decimation.figures import figures_of
 from schemas.batch import JournalPosition, Layout
 from schemas.decimation import Bucket, Every, How, reduced_dtype
@@ -220,6 +221,74 @@ async def test_a_late_reading_is_stored_raw_and_reduced_by_the_next_call(
     await filled.see_whole()
 
 
+async def test_what_comes_late_while_a_period_is_reduced_is_known(filled: Filled, rng: np.random.Generator) -> None:
+    """It may lie where no step comes to any more."""
+    period, has_come = await filled.period(), False
+
+    async def pace(done: float) -> None:
+        nonlocal has_come
+        if done > 0 and not has_come:
+            has_come = True
+            await filled.late(rng)
+
+    with contextlib.suppress(PeriodTouched):
+        await filled.store.decimate(period, BUCKET, window_ns=0, at_ns=77, pace=pace, patience_s=5)
+    assert has_come
+    await filled.store.decimated()
+    assert filled.store.late(GROUP.name) == {period.name}
+    await filled.reduce()
+    assert filled.store.late(GROUP.name) == frozenset()
+    await filled.see_figures(1, kept=np.zeros(len(filled.written[1]), bool))
+    await filled.see_whole()
+
+
+@pytest.mark.parametrize("kind", ["rows", "arrays"])
+async def test_who_reads_by_a_snapshot_from_before_a_step_finds_what_that_took_out(
+    filled: Filled, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where all is taken out, and nothing is left that the room is given back with."""
+    monkeypatch.setattr("backends.postgresql.moving.SNAPSHOTS_WITHIN_S", 0.1)
+    async with filled.store._reader() as reader, reader.transaction(isolation="repeatable_read"):
+        await reader.execute(f"SELECT FROM {schema}.bpm_ledger")
+        with pytest.raises(StoreBusy, match="waits for who reads by an older snapshot"):
+            await filled.reduce()
+        found = await reader.fetchval(f"SELECT count(*) FROM {schema}.bpm WHERE run = 1")
+        assert found == (len(filled.written[1]) if filled.is_rows else TRIGGERS)
+        assert await reader.fetchval(f"SELECT count(*) FROM {schema}.bpm_reduced") == 0
+    await filled.reduce()
+    await filled.see_figures(1, kept=np.zeros(len(filled.written[1]), bool))
+    await filled.see_whole()
+
+
+@pytest.mark.parametrize("kind", ["rows"])
+async def test_a_leaf_that_is_exchanged_at_that_moment_is_looked_at_again(
+    filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server says that it is there, and not any more how large it is."""
+    for module in ("decimation", "moving"):
+        found = importlib.import_module(f"backends.postgresql.{module}").FOUND
+        gone = found.replace("pg_relation_size(leaf.oid)", "pg_relation_size(0)")
+        monkeypatch.setattr(f"backends.postgresql.{module}.FOUND", gone)
+    with pytest.raises(StoreBusy, match="is being moved by somebody else"):
+        await filled.reduce()
+    with pytest.raises(StoreBusy, match="is being moved by somebody else"):
+        await filled.store.move(await filled.period(), None, pace=at_once, patience_s=1)
+
+
+async def test_where_reducing_fails_what_came_late_is_still_known(filled: Filled, rng: np.random.Generator) -> None:
+    await filled.reduce()
+    await filled.store.decimated()
+    await filled.late(rng)
+    period = await filled.period()
+
+    async def away(done: float) -> None:
+        raise StoreUnavailable("it went away")
+
+    with pytest.raises(StoreUnavailable):
+        await filled.store.decimate(period, BUCKET, window_ns=0, at_ns=78, pace=away, patience_s=5)
+    assert filled.store.late(GROUP.name) == {period.name}
+
+
 async def test_triggers_that_come_late_for_a_reduced_period_are_reduced_too(
     filled: Filled, rng: np.random.Generator
 ) -> None:
@@ -286,6 +355,21 @@ async def test_means_are_the_same_across_what_is_raw_and_what_was_reduced(
     await filled.reduce(day=2)
     late = await filled.store.ask(questions[0])
     assert int(late["count"].sum()) == int(before[0]["count"].sum()) + 1
+
+
+async def test_means_count_a_reading_whose_trigger_was_reduced_and_that_lies_in_the_next_period(
+    filled: Filled, rng: np.random.Generator
+) -> None:
+    """Arrays lie by the time of their trigger."""
+    end_ns = (await filled.period()).end_ns
+    readings = readings_of(GROUP, np.array([900]), np.array([end_ns - 10]), rng)
+    readings["time_ns"] = end_ns - 10
+    readings["time_ns"][0, -1] = end_ns + 4
+    await filled.commit(readings, run=1)
+    query = Means(group=GROUP, start_ns=EVER_ROUND[0], end_ns=EVER_ROUND[1], step_ns=BUCKET.ns)
+    before = await filled.store.ask(query)
+    await filled.reduce()
+    same_means(await filled.store.ask(query), before)
 
 
 async def test_means_of_shorter_steps_than_the_buckets_are_coarser_there(filled: Filled) -> None:

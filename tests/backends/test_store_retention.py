@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pymysql.err import MySQLError
 
-from backends.base import Partition, Store, StoreBusy, StoreError
+from backends.base import BatchRejected, Partition, Store, StoreBusy, StoreError
+from backends.mysql.server.address import address_of, connect
 from schemas.batch import JournalPosition, Layout
 from schemas.queries import LedgerTail, Totals, WindowReadings
 from schemas.readings import Array, InstrumentGroup
@@ -190,6 +192,35 @@ async def test_what_is_not_there_is_not_dropped(three_days: Filled) -> None:
     assert len((await store.dropped())[group.name]) == 1
 
 
+@pytest.mark.parametrize("kind", ["arrays", "mysql-arrays", "mongodb-arrays"])
+async def test_a_late_reading_for_arrays_that_were_dropped_is_refused_by_name(
+    three_days: Filled, rng: np.random.Generator
+) -> None:
+    """As dead letters that another daemon has kept: stored it would count twice, in the table and in the account."""
+    store, group, period = three_days
+    (row,) = await store.ask(LedgerTail(group=group, most=1, run=1))
+    before = (await totals(store, group))["triggers"].tolist()
+    late = readings_of(group, row[["trigger"]].tolist(), np.array([row["time_ns"]]), rng)[0, :1]
+    nothing = readings_of(group, np.empty(0, np.int64), np.empty(0, np.int64), rng)
+    more = {"late": late, "late_of": np.zeros(1, np.intp)}
+    revised = np.array([with_late(row, late, np.ones(group.size, bool))])
+    batch = batch_of(group, 9, nothing, revised=revised, position=JournalPosition(sequence=9, triggers=12), **more)
+    await store.drop(period, Rule.AGE, at_ns=5, patience_s=1)
+    for write in (store.rehearse, store.commit):
+        with pytest.raises(BatchRejected) as refused:
+            await write(batch)
+        assert refused.value.reason == "the readings of its time were dropped by retention"
+    found = await totals(store, group)
+    assert (found["stored"] + found["dropped"]).tolist() == found["triggers"].tolist() == before
+    assert len(await everything(store, group)) == 2 * (4 * group.size - 1)
+    (other,) = await store.ask(LedgerTail(group=group, most=1, run=2))
+    mine = {**more, "late": readings_of(group, other[["trigger"]].tolist(), np.array([other["time_ns"]]), rng)[0, :1]}
+    revised = np.array([with_late(other, mine["late"], np.ones(group.size, bool))])
+    position = JournalPosition(sequence=9, triggers=12)
+    await store.commit(batch_of(group, 9, nothing, revised=revised, position=position, **mine))
+    assert len(await everything(store, group)) == 2 * (4 * group.size - 1) + 1
+
+
 @pytest.mark.parametrize("kind", SQL)
 async def test_a_table_that_somebody_reads_is_busy_and_nothing_has_changed(three_days: Filled, kind: str) -> None:
     store, group, period = three_days
@@ -367,6 +398,30 @@ async def test_a_partition_of_another_role_is_not_set_apart_for_ever(three_days:
     finally:
         async with store._reader() as admin:
             await admin.execute(f"REASSIGN OWNED BY {schema} TO postgres; DROP OWNED BY {schema}; DROP ROLE {schema}")
+
+
+@MYSQL
+@pytest.mark.parametrize("right", ["CREATE", "ALTER", "DROP"])
+async def test_where_a_right_is_lacking_nothing_was_begun(
+    three_days: Filled, mariadb_dsn: str, schema: str, right: str
+) -> None:
+    store, group, period = three_days
+    guest = f"guest_{schema}"
+    rights = {"SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP"} - {right}
+    async with store._reader() as admin:
+        await admin.run(f"CREATE USER {guest}@'%'")
+        await admin.run(f"GRANT {', '.join(sorted(rights))} ON `{schema}`.* TO {guest}@'%'")
+    connection = await connect(address_of(mariadb_dsn.replace("root@", f"{guest}@")), program="a test", timeout_s=60)
+    try:
+        dropping = store._dropping(connection, store._tables[group.name], patience_s=1)
+        with pytest.raises(MySQLError, match="denied"):
+            await dropping.drop(period, Rule.SIZE, 5)
+    finally:
+        connection.terminate()
+    assert await store.dropped() == {group.name: ()}
+    await store.drop(period, Rule.SIZE, at_ns=6, patience_s=5)
+    async with store._reader() as admin:
+        await admin.run(f"DROP USER {guest}@'%'")
 
 
 @pytest.mark.parametrize("kind", ["rows", "mysql-rows", "mongodb-rows"])

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import signal
 from pathlib import Path
 
 import asyncpg
@@ -14,6 +15,7 @@ from tests.end_to_end.test_dead_letters import CONFIGURATION, Daemon, logging_da
 from tests.end_to_end.test_retention import EACH, HOURS, INSTRUMENTS, send
 from tests.support.processes import triggerlog, until
 from tests.support.sending import balanced
+from tests.support.servers import server_folder
 
 __all__ = ["database", "slow"]
 
@@ -143,3 +145,77 @@ def _see_refusals(file: Path, newest: str) -> None:
     assert "tiers[1].tablespace: " in started.stderr
     assert "Traceback" not in started.stderr
     file.write_text(text)
+
+
+BY_ACCESS = """
+[[tiers]]
+name = "fast"
+max_gib = 100
+
+[[tiers]]
+name = "slow"
+directory = "{slow}"
+
+[tiering]
+policy = "access"
+half_life_days = {half_life}
+"""
+READER = """
+[[readers.workloads]]
+name = "from_anywhere"
+kind = "window"
+clients = 2
+period_s = 0.1
+stretch_s = 3600.0
+"""
+
+
+def heats(daemon: Daemon) -> dict[str, float]:
+    """The heat of each partition of which something is there."""
+    there = daemon.get("/api/v1/storage").json()["groups"]["bpm"]["partitions"]
+    return {each["name"]: each["heat_s_a_day"] for each in there if each["rows"] and each["tier"] is not None}
+
+
+def test_on_a_mariadb_hours_are_as_hot_as_our_own_readers_read_them(
+    mariadb_dsn: str, schema: str, tmp_path: Path
+) -> None:
+    with server_folder() as folder:
+        _hot_by_our_readers(mariadb_dsn, schema, tmp_path, folder / "slow")
+
+
+def _hot_by_our_readers(dsn: str, schema: str, folder: Path, slow: Path) -> None:
+    text = CONFIGURATION.format(folder=folder, dsn=dsn, schema=schema, layout="arrays")
+    text = text.replace("[database]", '[database]\npartition = "hour"')
+    file = folder / "beam.toml"
+    file.write_text(text + BY_ACCESS.format(slow=slow, half_life=1.0))
+    checked = triggerlog("check-config", str(file))
+    assert checked.returncode == 0, checked.stderr
+    with logging_daemon(file) as daemon:
+        for hour in range(HOURS):
+            asyncio.run(send(daemon.port, EACH * hour, HOURS - hour))
+        listed = json.loads(triggerlog("tiers", "list", str(file), "--json").stdout)
+        read, other = [each for each in listed if each["name"].isdigit() and each["rows"]][:2]
+        for each in (read, other):
+            by_hand = triggerlog("tiers", "move", str(file), "bpm", each["name"], "slow")
+            assert "was moved from fast to slow" in by_hand.stdout, by_hand.stderr
+        of = f"start_ns={read['start_ns']}&end_ns={read['end_ns']}"
+        found = daemon.get(f"/api/v1/groups/bpm/readings?instrument=0&{of}").json()
+        assert len(found["time_ns"]) == EACH
+        # Other tiers are looked at at once.
+        file.write_text(text + BY_ACCESS.format(slow=slow, half_life=2.0))
+        daemon.run.process.send_signal(signal.SIGHUP)
+        until(lambda: heats(daemon).get(read["name"]), "heat of what was asked for", 180, every_s=0.5)
+        assert {name for name, hot in heats(daemon).items() if hot != 0} == {read["name"]}
+        of_slow = re.compile(r'^triggerlog_tier_heat{tier="slow"} (\S+)$', re.MULTILINE)
+        until(lambda: float(of_slow.findall(daemon.get("/metrics").text)[0]) > 0, "heat of the tier", every_s=0.5)
+    # It was killed.
+    listed = json.loads(triggerlog("tiers", "list", str(file), "--json").stdout)
+    assert {each["name"] for each in listed if each["heat_s_a_day"] != 0} == {read["name"]}
+    said = triggerlog("tiers", "plan", str(file)).stdout
+    assert f"Next: bpm {read['name']} to fast, at " in said
+    file.write_text(text + BY_ACCESS.format(slow=slow, half_life=2.0) + READER)
+    with logging_daemon(file) as daemon:
+        until(lambda: heats(daemon).get(read["name"]), "heat of before", 180, every_s=0.5)
+        until(lambda: heats(daemon).get(other["name"]), "heat of what a workload reads", 300, every_s=0.5)
+        until(lambda: not tiers(daemon)["moving"], "no move", 60)
+        assert "tiers" not in daemon.alarms()

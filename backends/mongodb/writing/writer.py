@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 import pymongo
+from bson import Int64
 
 from backends.base import BatchRejected, StoreError, StoreUnavailable, is_committed
 from backends.columns.filling import ledger_rows
 from backends.diagnosis.refusals import shortened
+from backends.diagnosis.retention import dropped_meanwhile
 from backends.ending import end_tasks
-from backends.mongodb.accounts import Notice, notice_in, stored_ids
+from backends.mongodb.accounts import ACCOUNTS, Notice, account_in, notice_in, stored_ids
 from backends.mongodb.protocol.documents import DocumentFormat, NotOurDocuments, Raw
 from backends.mongodb.protocol.formats import (
     data_format,
@@ -48,6 +50,7 @@ from backends.mongodb.writing.unfinished import (
 )
 from schemas.batch import Batch, Durability, JournalPosition, Layout, Stream
 from schemas.readings import Array
+from schemas.retention import Period, are_within, spans_of
 
 log = logging.getLogger(__name__)
 
@@ -183,6 +186,36 @@ class MongodbGroupWriter:
         await self._lease.keep_documents(database, notice.begun_ns, stored_ids(ids), concern)
         self._notice = replace(notice, kept=np.concatenate([notice.kept, ids]))
 
+    async def _see_not_dropped(self, database: Database, server: Server, batch: Batch) -> None:
+        """See that what comes late for arrays finds them: of a period that is dropped they go, or are gone.
+
+        Raises:
+            BatchRejected: it does not.
+        """
+        if self._collections.layout is Layout.ROWS or not len(batch.late):
+            return
+        form = data_format(batch.group, Layout.ARRAYS)
+        columns = form.columns(encode_arrays(batch, batch.group)[len(batch.ledger) :])
+        ids, times = columns["_id"], columns["time_ns"]
+        spans = spans_of(await self._dropped_of(database, times))
+        gone = are_within(spans, times)
+        if not gone.any():
+            return
+        there = form.parse(await by_ids(database.get_collection(self._collections.data), ids[gone], form, server))
+        gone &= ~np.isin(ids, form.columns(there)["_id"])
+        if self._notice is not None:
+            going = are_within(spans_of([self._notice.period]), times)
+            gone |= going & ~np.isin(ids, self._notice.kept)
+        for run, trigger in zip(columns["run"][gone].tolist(), columns["trigger_id"][gone].tolist(), strict=True):
+            raise dropped_meanwhile(run, trigger)
+
+    async def _dropped_of(self, database: Database, times: Array) -> list[Period]:
+        """The periods that were dropped, or are being dropped, and may have some of these times."""
+        wanted = {"start_ns": {"$lte": Int64(times.max())}, "end_ns": {"$gt": Int64(times.min())}}
+        accounts = database.get_collection(ACCOUNTS).find({"group": self._collections.data, **wanted})
+        found = [account_in(each).period for each in await accounts.to_list()]
+        return found if self._notice is None else [*found, self._notice.period]
+
     def _new_documents(self, batch: Batch) -> Array:
         """The documents that a batch adds; of earlier triggers there are arrays already."""
         if self._collections.layout is Layout.ROWS:
@@ -204,6 +237,7 @@ class MongodbGroupWriter:
     ) -> JournalPosition | None:
         """Note what is going to change, write readings and ledger; another position where it is not the one found."""
         await self._lease.keep(database)
+        await self._see_not_dropped(database, server, batch)
         reader = self._reader(database, server)
         note = await self._note(reader, batch)
         other = await self._lease.note(database, batch.stream, self._positions[batch.stream], note.fields())

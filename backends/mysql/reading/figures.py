@@ -56,6 +56,7 @@ async def _across(connection: Connection, tables: GroupTables, query: Means | Fi
     return await means_across(
         query,
         account,
+        tables.layout,
         raw=partial(_raw, connection, tables),
         readings=readings,
         reduced=partial(reduced, connection, tables),

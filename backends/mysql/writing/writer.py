@@ -25,7 +25,7 @@ from backends.mysql.protocol.sql import (
 from backends.mysql.server.driver import DRIVER
 from backends.mysql.server.errors import GONE_PARTITION, is_passing, number_of
 from backends.mysql.writing.partitioner import MysqlPartitioner
-from backends.sql.decimation import stored_again
+from backends.sql.decimation import not_there, periods_dropped, see_not_dropped, stored_again
 from backends.sql.tables import GroupTables
 from backends.sql.writing import GroupWriter
 from schemas.batch import Batch, JournalPosition, Layout
@@ -90,9 +90,12 @@ class MysqlGroupWriter(GroupWriter[Connection]):
             return False
         earlier = parse_arrays(await connection.select(see_arrays(batch, self._tables, self._schema)), batch.group)
         await connection.run(take_out_arrays(batch, self._tables, self._schema))
-        account, group = quoted(self._schema, "dropped"), literal(batch.group.name)
-        for statement in stored_again(batch, earlier, account, group):
-            await connection.run(statement)
+        again = not_there(batch, earlier)
+        if len(again):
+            of = quoted(self._schema, "dropped"), literal(batch.group.name)
+            see_not_dropped(again, await connection.fetch(periods_dropped(again, *of)))
+            for statement in stored_again(again, *of):
+                await connection.run(statement)
         return await self._insert(connection, self._inserts(batch, earlier, into), end)
 
     async def _insert(self, connection: Connection, inserts: list[Insert], end: str = COMMIT) -> bool:

@@ -55,7 +55,7 @@ COUNTERS = """
         pg_stat_get_blocks_fetched(o.oid), pg_stat_get_blocks_fetched(o.oid) - pg_stat_get_blocks_hit(o.oid),
         pg_stat_get_vacuum_count(o.oid) + pg_stat_get_autovacuum_count(o.oid)
         + pg_stat_get_analyze_count(o.oid) + pg_stat_get_autoanalyze_count(o.oid)
-    ]) AS counted
+    ] ORDER BY o.oid <> l.oid) AS counted
     FROM pg_class o CROSS JOIN LATERAL (
         SELECT sum(pg_stat_get_numscans(indexrelid))::int8 AS lookups,
                sum(pg_stat_get_tuples_fetched(indexrelid))::int8 AS fetched
@@ -64,7 +64,7 @@ COUNTERS = """
     CROSS JOIN LATERAL (SELECT pg_relation_size(o.oid) / current_setting('block_size')::int8 AS pages) AS size
     WHERE o.oid IN (l.oid, l.reltoastrelid)
 """
-"""Of a table and of what it has out of line, in the order of `ReadCounters`. Rows that a plain scan of an index finds
+"""Of a table, and of what it has out of line, in the order of `ReadCounters`. Rows that a plain scan of an index finds
 are counted with the index, those of a bitmap with the table."""
 PARTITIONS = f"""
     SELECT c.relname AS name, pg_get_expr(c.relpartbound, c.oid) AS bounds,

@@ -47,6 +47,7 @@ async def answer(connection: Connection, tables: GroupTables, query: Reduction |
         return await means_across(
             query,
             account,
+            tables.layout,
             raw=partial(_raw, connection, tables),
             readings=readings,
             reduced=partial(reduced, connection, tables),

@@ -16,7 +16,7 @@ from backends.postgresql.protocol.sql import begin_batch, leaf_of, literal, quot
 from backends.postgresql.server.driver import DRIVER
 from backends.postgresql.writing.partitioner import PostgresqlPartitioner
 from backends.postgresql.writing.single import is_single, single_parameters, single_statement
-from backends.sql.decimation import stored_again
+from backends.sql.decimation import not_there, periods_dropped, see_not_dropped, stored_again
 from backends.sql.tables import GroupTables
 from backends.sql.writing import GroupWriter
 from schemas.batch import Batch, Durability, JournalPosition, Layout
@@ -168,10 +168,12 @@ class PostgresqlGroupWriter(GroupWriter[Connection]):
                 take_out_arrays(batch, self._tables, self._schema), output=take, format="binary"
             )
             earlier = arrays_format(batch.group).parse(taken)
-            account, group = quoted(self._schema, "dropped"), literal(batch.group.name)
-            again = stored_again(batch, earlier, account, group)
-            if again:
-                await connection.execute(";".join(again))
+            again = not_there(batch, earlier)
+            if len(again):
+                of = quoted(self._schema, "dropped"), literal(batch.group.name)
+                dropped = [tuple(row) for row in await connection.fetch(periods_dropped(again, *of))]
+                see_not_dropped(again, dropped)
+                await connection.execute(";".join(stored_again(again, *of)))
         return encode_arrays(batch, batch.group, earlier)
 
     async def _copy(self, connection: Connection, table: str, payload: Array) -> None:

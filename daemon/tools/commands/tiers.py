@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from backends.base import Partition, PeriodTouched, Store, Tiered
+from backends.counting import Counting
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.moments import rfc3339
 from daemon.core.monitoring.events import Events
@@ -135,7 +136,9 @@ async def _seen(loaded: LoadedConfig, store: Store) -> tuple[Mapping[str, Sequen
     kept = await HeatFile(loaded.state_dir, outside, Events()).load()
     heat = heat_of(kept, half_life_s(loaded.config), now.utc_ns)
     found = await store.partitions()
-    heat.look(found, now)
+    # Where our own readers count, the daemon knows what they have read, and has kept it with the rest.
+    is_told = isinstance(store, Counting) and store.take_read() is not None
+    heat.look(found, now, asked={} if is_told else None)
     return found, heat
 
 

@@ -5,6 +5,7 @@ import os
 import zlib
 from collections.abc import Mapping
 
+from backends.counting import HourReads
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import layout_of, reading_from
 from daemon.core.monitoring.events import Events
@@ -24,7 +25,8 @@ from schemas.config.workloads import MOST_IN_ALL, MOST_WORKLOADS, described
 class Readers:
     """Starts reader workloads, and ends them.
 
-    first: what of a new workload may ask before the governor has counted it; None while nobody governs.
+    first: what of a new workload may ask before the governor has counted it; None while nobody governs. read: what all
+    of them have read, where the server does not count it.
     """
 
     def __init__(self, loaded: LoadedConfig, events: Events, *, pause_s: float = PAUSE_S) -> None:
@@ -35,6 +37,7 @@ class Readers:
         self._ended = False
         self._conditions = loaded.config.conditions
         self.first: Admission | None = None
+        self.read = HourReads()
 
     def change(self, conditions: ConditionsConfig) -> None:
         """Workloads that are started from now on calibrate by this."""
@@ -58,7 +61,7 @@ class Readers:
         clients = workload.clients if admitted is None else min(max(admitted, 0), workload.clients)
         spec = self._spec(workload, of, clients)
         log = self._loaded.state_dir / "readers" / f"{workload.name}.log"
-        reader = self._readers[workload.name] = Reader(spec, log, self._events.error, self._pause_s)
+        reader = self._readers[workload.name] = Reader(spec, log, self._events.error, self.read.add, self._pause_s)
         if self.first is not None:
             reader.limit(self.first)
         self._events.info(f"reader workload {workload.name} starts: {described(workload)}")

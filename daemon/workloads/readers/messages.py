@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from backends.counting import HourRead
 from daemon.workloads.frame.messages import Message, ProcessSpec
 from daemon.workloads.readers.admission import Admission
 from daemon.workloads.readers.clients import Clients
@@ -77,6 +78,12 @@ class Report(Message):
     problem: str | None = None
     lately: Lately = Lately()
     stretch: StretchReport | None = None
+
+
+class ReadReport(Message):
+    """What answers have read since the message before of this kind; sent where the server does not count it."""
+
+    hours: tuple[HourRead, ...]
 
 
 def report_of(clients: Clients, now_s: float) -> Report:

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from backends import open_conditions_store, open_store, open_visit_store
 from backends.base import ReadOnly, Store, StoreError
+from backends.counting import Counting
 from backends.ending import end_tasks
 from backends.visits.base import VisitStore
 from daemon.calibration.current import Calibrations
@@ -13,7 +14,7 @@ from daemon.core.process.children import go_first
 from daemon.workloads.frame.process import Parent, Refused, run_process
 from daemon.workloads.readers.admission import Admission
 from daemon.workloads.readers.clients import Clients, QuestionsOfClients
-from daemon.workloads.readers.messages import REPORT_EVERY_S, GroupSpec, Spec, VisitsSpec, report_of
+from daemon.workloads.readers.messages import REPORT_EVERY_S, GroupSpec, ReadReport, Spec, VisitsSpec, report_of
 from daemon.workloads.readers.questions import Questions
 from schemas.config import VisitsConfig, WorkloadKind
 
@@ -29,10 +30,10 @@ def main() -> None:
 async def _read(spec: Spec, daemon: Parent[Admission]) -> None:
     go_first()
     try:
-        async with _questions(spec) as questions:
+        async with _questions(spec) as (questions, of_group):
             clients = Clients(spec.workload, questions, spec.admission)
             async with asyncio.TaskGroup() as tasks:
-                running = [tasks.create_task(clients.run()), tasks.create_task(_report(clients, daemon))]
+                running = [tasks.create_task(clients.run()), tasks.create_task(_report(clients, of_group, daemon))]
                 async for admission in daemon.orders():
                     clients.admit(admission)
                 await end_tasks(*running)
@@ -41,8 +42,8 @@ async def _read(spec: Spec, daemon: Parent[Admission]) -> None:
 
 
 @asynccontextmanager
-async def _questions(spec: Spec) -> AsyncIterator[QuestionsOfClients]:
-    """What the clients ask; its stores are closed in the end."""
+async def _questions(spec: Spec) -> AsyncIterator[tuple[QuestionsOfClients, Store | None]]:
+    """What the clients ask, and the store of a group that they ask; all stores are closed in the end."""
     read_only = ReadOnly(connections=min(spec.workload.clients, MOST_CONNECTIONS), give_up_s=spec.give_up_s)
     async with AsyncExitStack() as stores:
         if isinstance(spec.of, VisitsSpec):
@@ -52,14 +53,14 @@ async def _questions(spec: Spec) -> AsyncIterator[QuestionsOfClients]:
             visits = [_visit_store_of(spec, spec.of.visits, read_only) for _ in range(read_only.connections)]
             for store in visits:
                 stores.push_async_callback(store.close)
-            yield VisitQuestions(spec.workload, spec.of.visits, visits, spec.seed)
+            yield VisitQuestions(spec.workload, spec.of.visits, visits, spec.seed), None
         else:
             of_group, calibrations = _store_of(spec, spec.of, read_only), None
             stores.push_async_callback(of_group.close)
             if spec.workload.kind is WorkloadKind.ORBIT:
                 calibrations = _calibrations_of(spec, spec.of, read_only)
                 stores.push_async_callback(calibrations.close)
-            yield Questions(spec.workload, spec.of.group.group(), of_group, spec.seed, calibrations)
+            yield Questions(spec.workload, spec.of.group.group(), of_group, spec.seed, calibrations), of_group
 
 
 def _store_of(spec: Spec, of: GroupSpec, read_only: ReadOnly) -> Store:
@@ -91,10 +92,12 @@ def _visit_store_of(spec: Spec, visits: VisitsConfig, read_only: ReadOnly) -> Vi
     )
 
 
-async def _report(clients: Clients, daemon: Parent[Admission]) -> None:
+async def _report(clients: Clients, of_group: Store | None, daemon: Parent[Admission]) -> None:
     """Report four times a second; while the last report is not taken none is sent: the next one tells all of it."""
     clock = asyncio.get_running_loop().time
     while True:
         if not daemon.unacknowledged:
             daemon.send(report_of(clients, clock()))
+            if isinstance(of_group, Counting) and (hours := of_group.take_read()):
+                daemon.send(ReadReport(hours=hours))
         await asyncio.sleep(REPORT_EVERY_S)

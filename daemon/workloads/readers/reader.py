@@ -2,17 +2,18 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from hdrh.histogram import HdrHistogram
 
+from backends.counting import HourRead
 from daemon.workloads.frame.supervised import WorkloadProcess
 from daemon.workloads.readers.admission import Admission
 from daemon.workloads.readers.measuring import Lately, Totals, new_histogram
-from daemon.workloads.readers.messages import Report, Spec, StretchReport
+from daemon.workloads.readers.messages import ReadReport, Report, Spec, StretchReport
 from schemas.api.status import Latency, ReaderStatus
 from schemas.states import ReaderState
 
@@ -50,15 +51,24 @@ class Reader:
     Args:
         log: where the process says what goes wrong.
         report: records what an operator has to act on.
+        read: gets what answers have read, where the server does not count it.
         pause_s: before a process that died is started again the first time.
     """
 
-    def __init__(self, spec: Spec, log: Path, report: Callable[[str], None], pause_s: float) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        log: Path,
+        report: Callable[[str], None],
+        read: Callable[[Iterable[HourRead]], None],
+        pause_s: float,
+    ) -> None:
         self.workload = spec.workload
         self.wanted = spec.admission.clients
         self._limit: Admission | None = None
         self._spec = spec
         self._report_failure = report
+        self._note_read = read
         self._pause_s = pause_s
         self._since_ns = time.time_ns()
         self._state = ReaderState.STARTING
@@ -69,8 +79,9 @@ class Reader:
         self._stretch_before = Figures()  # of processes that died since it began
         self._report = Report()
         self._reported_s = 0.0
+        kinds: list[type[Report | ReadReport]] = [Report, ReadReport]
         self._process = WorkloadProcess(
-            "process", "daemon.workloads.readers", self._spec_now, log, [Report], silent_s=SILENT_S
+            "process", "daemon.workloads.readers", self._spec_now, log, kinds, silent_s=SILENT_S
         )
         self._running = asyncio.create_task(self._run(), name=f"reader {spec.workload.name}")
 
@@ -163,8 +174,11 @@ class Reader:
     async def _run(self) -> None:
         messages = self._process.supervised(self._failed, self._pause_s, retries_refusals=True)
         async with aclosing(messages):
-            async for self._report in messages:
-                self._reported_s = time.monotonic()
+            async for message in messages:
+                if isinstance(message, ReadReport):
+                    self._note_read(message.hours)
+                    continue
+                self._report, self._reported_s = message, time.monotonic()
                 if self._state is not ReaderState.STOPPING:
                     self._state, self._problem = ReaderState.RUNNING, None
 

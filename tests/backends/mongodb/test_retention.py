@@ -14,18 +14,19 @@ from hypothesis import strategies as st
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
 
-from backends.base import StoreError, StoreUnavailable
+from backends.base import BatchRejected, StoreError, StoreUnavailable
 from backends.columns.partitions import partition_of
 from backends.mongodb import MongodbStore
+from backends.mongodb.accounts import Notice, no_ids
 from backends.mongodb.reading import periods
 from backends.mongodb.reading.periods import Amounts, Extent, Periods, shared
 from schemas.batch import JournalPosition, Layout
-from schemas.queries import WindowReadings
+from schemas.queries import LedgerTail, WindowReadings
 from schemas.retention import Dropped, Period, Rule
 from tests.backends.mongodb.test_unfinished import BOTH, GROUP, WRITES, Dead, Make, database, make, opened, rng
 from tests.backends.test_store_contract import EVER
 from tests.backends.test_store_retention import DAY_NS, filled, noon, period_of, totals, with_readings
-from tests.support.batches import batch_of, readings_of
+from tests.support.batches import batch_of, readings_of, with_late
 
 __all__ = ["database", "make", "rng"]
 
@@ -367,3 +368,32 @@ def test_shares_are_all_there_is_and_none_is_empty(lengths: list[int], readings:
     assert abs(sum(each.rows for each in found) - readings) <= len(found) * (1 + readings * 1e-15)
     ledger = sum(each.size_bytes - (each.readings_bytes or 0) for each in found)
     assert abs(ledger - 10 * max(0, triggers - gone)) <= 10 * len(found)
+
+
+@pytest.mark.parametrize("layout", [Layout.ARRAYS])
+async def test_what_comes_late_for_arrays_that_go_is_refused_and_not_removed_with_them(
+    make: Make, rng: np.random.Generator, layout: Layout
+) -> None:
+    store = await opened(make(layout))
+    await filled(store, GROUP, rng)
+    period = await period_of(store, GROUP, noon(3))
+    (row,) = await store.ask(LedgerTail(group=GROUP, most=1, run=1))
+    late = readings_of(GROUP, row[["trigger"]].tolist(), np.array([row["time_ns"]]), rng)[0, :1]
+    nothing = readings_of(GROUP, np.empty(0, np.int64), np.empty(0, np.int64), rng)
+    await store._writers[GROUP.name].begin_dropping(
+        Notice(period=period, rule=Rule.SIZE, begun_ns=5, kept=no_ids(layout))
+    )
+    batch = batch_of(
+        GROUP,
+        9,
+        nothing,
+        late=late,
+        late_of=np.zeros(1, np.intp),
+        revised=np.array([with_late(row, late, np.ones(GROUP.size, bool))]),
+        position=JournalPosition(sequence=9, triggers=12),
+    )
+    with pytest.raises(BatchRejected, match="were dropped by retention"):
+        await store.commit(batch)
+    dropped = await store.drop(period, Rule.SIZE, at_ns=6, patience_s=1)
+    assert (dropped.begun_ns, dropped.triggers, dropped.missing) == (5, 4, 1)
+    await see_conserved(store, layout)

@@ -14,7 +14,7 @@ from backends.columns.partitions import Partition as Interval
 from backends.postgresql import PostgresqlStore
 from backends.postgresql.moving import PostgresqlMoving
 from backends.postgresql.protocol.sql import create_partition
-from schemas.retention import Rule
+from schemas.retention import Period, Rule
 from tests.backends.test_store_contract import Make, everything, opened, rng
 from tests.backends.test_store_moving import (
     GROUP,
@@ -141,6 +141,24 @@ async def test_rows_that_were_put_in_another_order_are_not_copied_half(
 
 
 @pytest.mark.usefixtures("slow")
+async def test_what_is_written_again_as_soon_as_its_copy_is_begun_is_noticed(
+    store: PostgresqlStore, database: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really, before = PostgresqlMoving._begin, await everything(store, GROUP)
+
+    async def begin(self: PostgresqlMoving, period: Period, *arguments: Any) -> None:
+        await really(self, period, *arguments)
+        await database.execute(f'VACUUM FULL "bpm${period.name}$leaf"')
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PostgresqlMoving, "_begin", begin)
+        with pytest.raises(PeriodTouched):
+            await move(store)
+    assert await store.moves() == ()
+    await move(store)
+    np.testing.assert_array_equal(await everything(store, GROUP), before)
+
+
 async def test_who_writes_while_it_begins_is_waited_for(
     store: PostgresqlStore, database: asyncpg.Connection, schema: str
 ) -> None:

@@ -1,16 +1,20 @@
 """What a real server counts of the reading of a period: by readers, and by what is not a reader."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import asyncpg
+import numpy as np
 import pytest
 
-from backends.base import PeriodTouched, ReadCounters
+from backends.base import PeriodTouched, ReadCounters, StoreUnavailable
 from backends.postgresql import PostgresqlStore
 from daemon.tiers.heat import Reads, reads_between
+from schemas.batch import JournalPosition
+from schemas.decimation import Bucket
 from tests.backends.postgresql.test_moving import database, dsn, slow
-from tests.backends.test_store_contract import opened, rng
+from tests.backends.test_store_contract import Make, maker, opened, rng
 from tests.backends.test_store_moving import (
     GROUP,
     TRIGGERS,
@@ -23,6 +27,8 @@ from tests.backends.test_store_moving import (
     store,
 )
 from tests.backends.test_store_retention import noon
+from tests.backends.test_store_retention import period_of as day_of
+from tests.support.batches import batch_of, group_of, readings_of
 from tests.support.places import SLOW
 
 __all__ = ["database", "dsn", "make", "opened", "places", "rng", "slow", "small_steps", "store"]
@@ -139,6 +145,23 @@ async def test_a_copy_that_was_thrown_away_does_not_count(
     assert reads_between(before, after._replace(fetched_rows=before.fetched_rows)).gain_s == 0
 
 
+async def test_what_reduces_a_period_does_not_count(store: PostgresqlStore, reader: Reader, leaf: str) -> None:
+    before = await counted(store)
+
+    async def pace(done: float) -> None:
+        if done >= 0.5:
+            raise StoreUnavailable("the table is not written again")
+
+    period = await period_of(store, noon(2))
+    with pytest.raises(StoreUnavailable):
+        await store.decimate(period, Bucket(1_000_000_000), window_ns=0, at_ns=1, pace=pace, patience_s=5)
+    # Its connection reports when it ends.
+    async with asyncio.timeout(120):
+        while (after := await counted(store)).scanned_rows < before.scanned_rows + ROWS:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert reads_between(before, after).gain_s == 0
+
+
 @pytest.mark.usefixtures("small_steps")
 async def test_a_table_that_was_moved_counts_what_it_has_served_and_not_how_it_was_made(
     store: PostgresqlStore, reader: Reader, leaf: str, slow: str
@@ -155,3 +178,40 @@ async def test_a_table_that_was_moved_counts_what_it_has_served_and_not_how_it_w
     assert (await read(store, after)).gain_s == 0
     await reader.run(f"SELECT sum(ch0) FROM {leaf}")
     assert (await read(store, after)).scanned == pytest.approx(after.pages)
+
+
+LARGE = group_of(size=600)
+"""Its arrays lie out of line."""
+
+
+@pytest.fixture
+def make_large(request: pytest.FixtureRequest, schema: str) -> Make:
+    return maker(request, "arrays", schema)
+
+
+async def test_what_lies_out_of_line_is_looked_up_for_us_and_counted_apart(
+    make_large: Make, opened: Callable[..., Any], rng: np.random.Generator
+) -> None:
+    large = await opened(make_large(LARGE))
+    for run, day in enumerate((3, 2, 1), 1):
+        readings = readings_of(LARGE, np.arange(50), noon(day) + np.arange(50) * 1_000_000, rng)
+        await large.commit(batch_of(LARGE, run, readings, run=run, position=JournalPosition(sequence=run)))
+    period = await day_of(large, LARGE, noon(3))
+
+    async def look() -> tuple[ReadCounters, ...]:
+        (found,) = [each for each in (await large.partitions())[LARGE.name] if each.name == period.name]
+        return found.counted
+
+    async def pace(done: float) -> None:
+        if done >= 0.5:
+            raise StoreUnavailable("the table is not written again")
+
+    before = await look()
+    with pytest.raises(StoreUnavailable):
+        await large.decimate(period, Bucket(1_000_000_000), window_ns=0, at_ns=1, pace=pace, patience_s=5)
+    async with asyncio.timeout(120):
+        while (after := await look())[0].scanned_rows < before[0].scanned_rows + 50:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    rows, apart = (reads_between(*each) for each in zip(before, after, strict=True))
+    assert rows.gain_s == 0
+    assert apart.gain_s > 0, "where it does not, heat need not know what we have read ourselves"

@@ -172,9 +172,18 @@ def test_where_a_server_does_not_count_whoever_asks_can_tell() -> None:
     heat = Heat(DAY_S)
     heat.look(partition(), at(0))
     assert heat.of(LABEL) is None
-    heat.add(LABEL, Reads(random=100))
-    heat.look(partition(), at(1))
+    heat.look(partition(), at(1), asked={LABEL: Reads(random=100), (LABEL[0], "never"): Reads(random=100)})
     assert heat.of(LABEL) == pytest.approx(100 * RANDOM_S * 0.6931, rel=1e-3)
+    assert heat.of((LABEL[0], "never")) is None
+    again = heat_of(memory_of(heat, at(1).utc_ns), DAY_S, at(1).utc_ns)
+    assert again.of(LABEL) == heat.of(LABEL)
+
+
+def test_where_those_who_ask_tell_what_nobody_has_read_is_cold_and_not_unknown() -> None:
+    heat = Heat(DAY_S)
+    heat.look(partition(), at(0), asked={})
+    assert heat.of(LABEL) == 0
+    assert heat.of((LABEL[0], "never")) is None
 
 
 def test_heat_is_remembered_over_a_restart_with_what_was_read_meanwhile() -> None:
@@ -188,6 +197,7 @@ def test_heat_is_remembered_over_a_restart_with_what_was_read_meanwhile() -> Non
     assert again.all()[LABEL].wanted_s == 60
     again.look(partition(scans(15)), at(0))
     assert again.of(LABEL) == pytest.approx((5 + 5) * PAGES * SCANNED_S * 0.6931, rel=1e-3)
+    assert again.all()[LABEL].wanted_s == 60, "a restart is no break"
 
 
 def test_what_is_wanted_has_to_be_so_without_a_break() -> None:
@@ -200,6 +210,13 @@ def test_what_is_wanted_has_to_be_so_without_a_break() -> None:
     heat.want(())
     heat.look(partition(scans(0)), at(4))
     assert heat.all()[LABEL].wanted_s == 0
+
+
+def test_what_lies_out_of_line_does_not_count_where_we_have_copied_it() -> None:
+    heat = Heat(DAY_S)
+    for second, own in enumerate([(), {LABEL}, ()]):
+        heat.look(partition(*(scans(second, counted_by=of) for of in (1, 2))), at(second), own=own)
+        assert heat.of(LABEL) == pytest.approx(sum([0, 1, 2][: second + 1]) * PAGES * SCANNED_S * 0.6931, rel=1e-3)
 
 
 def test_what_is_there_no_more_is_forgotten() -> None:

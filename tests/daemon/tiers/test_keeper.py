@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from backends.base import PlaceRefused, StoreUnavailable
+from backends.memory.store import MemoryStore
 from backends.postgresql import PostgresqlStore
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
@@ -330,6 +331,23 @@ async def test_an_hour_that_is_read_moves_back_and_a_restart_forgets_nothing(
 
 async def at_once(done: float) -> None:
     """The pace of a test."""
+
+
+def test_what_was_read_to_reduce_it_is_left_aside_until_a_look_finds_none_of_it(tmp_path: Path) -> None:
+    real, label, read = Outside.real(), (GROUP.name, "20260101"), [(GROUP.name, "20260101")]
+
+    def take_read() -> list[tuple[str, str]]:
+        taken, read[:] = [*read], []
+        return taken
+
+    keeper = TierKeeper(
+        MemoryStore(by_group(GROUP)), config_of(), tmp_path, real, Events(), pipelines={}, read=take_read
+    )
+    found = []
+    for second in (0, 20, 40, 80):
+        found.append(label in keeper._own_until(second * 10**9))
+        keeper._looked_ns = second * 10**9
+    assert found == [True, True, True, False], "what was read may have shown after the look at 20 s"
 
 
 async def test_new_partitions_and_all_indexes_lie_in_the_first_tier(

@@ -89,11 +89,12 @@ class Life:
             self.pipeline.look()
 
     async def until_empty(self) -> None:
-        """Until nothing of the log is on the disk, as all of it is safe elsewhere."""
+        """Until nothing of the log is on the disk, as all of it is safe elsewhere, and the store has what it gets."""
 
         def is_empty() -> bool:
             self.look()
-            return not list(folder_of(self.folder, "bpm").glob(f"*{ENDING}"))
+            waiting = self.pipeline is not None and self.pipeline.waiting.readings
+            return not waiting and not list(folder_of(self.folder, "bpm").glob(f"*{ENDING}"))
 
         await eventually(is_empty, "", 30)
 

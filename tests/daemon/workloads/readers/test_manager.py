@@ -100,6 +100,23 @@ async def steady(manager: Readers) -> int:
     return cycles
 
 
+@pytest.mark.parametrize("server", ["mariadb", "postgresql"])
+async def test_all_that_a_process_has_read_is_told_once_where_the_server_does_not_count_it(
+    request: pytest.FixtureRequest, tmp_path: Path, schema: str, server: str
+) -> None:
+    dsn = request.getfixturevalue(f"{server}_dsn")
+    async with readers(tmp_path, dsn, schema) as manager:
+        await manager.start(workload())
+        await eventually(lambda: manager["w"].totals.cycles >= 20, "answers", 120)
+        manager["w"].admit(0)
+        await steady(manager)
+        read, totals = manager.read.take(), manager["w"].totals
+        assert (totals.failed, manager["w"].asking, totals.rows > 0) == (0, 0, True)
+        assert sum(each.rows for each in read) == (totals.rows if server == "mariadb" else 0)
+        assert {each.group for each in read} == ({"bpm"} if server == "mariadb" else set())
+        assert manager.read.take() == ()
+
+
 async def test_a_database_that_is_away_is_told_of_and_comes_back_by_itself(
     tmp_path: Path, postgresql_dsn: str, schema: str
 ) -> None:
