@@ -86,7 +86,7 @@ async def watching(
 
 
 def told(marks: list[Mark]) -> list[tuple[int, str, str | None]]:
-    return [((mark.time_ns - BEGIN_NS) // SECOND_NS, mark.text.split(":")[0], mark.group) for mark in marks]
+    return [(round((mark.time_ns - BEGIN_NS) / SECOND_NS), mark.text.split(":")[0], mark.group) for mark in marks]
 
 
 async def there(store: MemoryStore, count: int) -> list[Mark]:
