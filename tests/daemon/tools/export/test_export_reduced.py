@@ -141,5 +141,5 @@ def test_figures_are_apart_from_readings_and_of_all_that_was_reduced(
     # Figures know no run.
     run = triggerlog("export", str(file), "-o", str(path), "--force", "--run", str(RUNS))
     assert run.returncode == 0, run.stderr
-    assert "figures" not in run.stdout
+    assert " figures of them" not in run.stdout
     assert not [each for each in tmp_path.iterdir() if "reduced" in each.name]
