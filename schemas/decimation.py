@@ -110,3 +110,20 @@ def reduced_dtype(group: InstrumentGroup) -> np.dtype[Any]:
         forms = ("<i8", "<f8", "<f8", form, form)
         fields.append((channel.name, np.dtype(list(zip(FIGURES, forms, strict=True)))))
     return np.dtype(fields)
+
+
+STORED_BESIDE = 40
+"""What a row of figures takes of a database beside its values, with its key, in bytes; about."""
+
+
+def figure_bytes(group: InstrumentGroup) -> int:
+    """What a row of figures takes of a database, about: of an instrument and a bucket."""
+    return reduced_dtype(group).itemsize + STORED_BESIDE
+
+
+def figures_bytes(account: Decimated, group: InstrumentGroup) -> int:
+    """What the figures of a period take of a database, about: as if each bucket had all instruments."""
+    if not isinstance(account.how, Bucket):
+        return 0
+    buckets = -(-(account.period.end_ns - account.period.start_ns) // account.how.ns)
+    return min(account.readings, buckets * group.size) * figure_bytes(group)

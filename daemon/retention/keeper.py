@@ -12,6 +12,7 @@ from daemon.retention.limits import (
     Usage,
     aging,
     are_limited,
+    decimated_of,
     disk_of,
     folder_of,
     lying_of,
@@ -154,12 +155,19 @@ class RetentionKeeper(Looking):
     async def _planned(self) -> Plan:
         partitions = await self._store.partitions()
         newest = await newest_of(self._store, aging(self._config))
+        decimated = await decimated_of(self._store)
         waited_for = {name: waiting_of(each, partitions.get(name, ())) for name, each in self._pipelines.items()}
         disk = self._disk()
         asked: set[str] = set()
         while True:
             states = states_of(
-                self._config, partitions, self._dropped, waited_for, newest=newest, refused=self._refused
+                self._config,
+                partitions,
+                self._dropped,
+                waited_for,
+                newest=newest,
+                refused=self._refused,
+                decimated=decimated,
             )
             made = plan(states, disk, self._outside.clock.now().utc_ns)
             # Dead letters are read only where something would go.

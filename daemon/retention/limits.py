@@ -4,10 +4,11 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from backends.base import Partition, Store
+from backends.base import Decimating, Partition, Store
 from daemon.pipeline.pipeline import Pipeline
 from daemon.retention.planner import DAY_NS, GIB, DiskState, GroupState, TierThere
 from schemas.config import Config, GroupConfig
+from schemas.decimation import Decimated, figures_bytes
 from schemas.queries import LedgerTail
 from schemas.retention import Dropped, Period, Rule
 
@@ -43,8 +44,9 @@ def states_of(
     *,
     newest: Mapping[str, int],
     refused: Mapping[tuple[str, Rule], str] | None = None,
+    decimated: Mapping[str, Sequence[Decimated]] | None = None,
 ) -> list[GroupState]:
-    """The groups as retention sees them."""
+    """The groups as retention sees them. decimated: the account of what was reduced, where what that takes counts."""
     states = []
     for section in config.groups:
         keep_ns, max_bytes = limits_of(section, config)
@@ -57,10 +59,19 @@ def states_of(
                 gone=_gone(dropped.get(section.name, ())),
                 waited_for=waited_for.get(section.name, {}),
                 newest_ns=newest.get(section.name),
+                figures={
+                    each.period.name: figures_bytes(each, section.group())
+                    for each in (decimated or {}).get(section.name, ())
+                },
                 refused={rule: why for (name, rule), why in (refused or {}).items() if name == section.name},
             )
         )
     return states
+
+
+async def decimated_of(store: Store) -> Mapping[str, Sequence[Decimated]]:
+    """The account of what was reduced; nothing of a store that reduces nothing."""
+    return await store.decimated() if isinstance(store, Decimating) else {}
 
 
 def aging(config: Config) -> list[GroupConfig]:

@@ -26,7 +26,8 @@ class GroupState:
     partitions: as the store has them. keep_ns, max_bytes: its limits; None where there is none. gone: names of
     partitions that were dropped before, and are there again for a reading with a wrong clock. waited_for: names of
     partitions that something waits for, with what. newest_ns: time of its newest trigger, by the ledger; None where
-    nobody knows. refused: rules for which the database refuses to drop anything of it, with why.
+    nobody knows. figures: what the figures of partitions that were reduced take besides, in bytes, by name: they count
+    with the partition that takes all times. refused: rules for which the database refuses to drop anything, with why.
     """
 
     name: str
@@ -36,7 +37,12 @@ class GroupState:
     gone: Collection[str] = ()
     waited_for: dict[str, str] = field(default_factory=dict)
     newest_ns: int | None = None
+    figures: Mapping[str, int] = field(default_factory=dict)
     refused: Mapping[Rule, str] = field(default_factory=dict)
+
+    def frees(self, partition: Partition) -> int:
+        """What a drop of a partition takes off the size of the group, in bytes."""
+        return (partition.readings_bytes or 0) + self.figures.get(partition.name, 0)
 
     def aged_at(self, now_ns: int) -> int:
         """The moment that ages are counted to (UTC, ns), by a clock and the readings.
@@ -175,7 +181,7 @@ class _Planning:
                 return
             over = f"the group takes {size / GIB:,.3g} GiB, and may take {group.max_bytes / GIB:,.3g}"
             if self._take(group, partition, Rule.SIZE, over):
-                size -= partition.readings_bytes or 0
+                size -= group.frees(partition)
         if size > group.max_bytes:
             self.short.append(Short(group=group.name, rule=Rule.SIZE, nbytes=size - group.max_bytes))
 
@@ -188,7 +194,9 @@ class _Planning:
                 return
             nbytes = disk.frees(partition)
             reason = f"{_percent(free, disk)} of the disk is free, and {_percent(disk.free_wanted, disk)} has to be"
-            if nbytes is not None and self._take(group, partition, Rule.DISK, reason, nbytes):
+            # The room of figures is used for others, and not given back.
+            is_reduced = nbytes is not None and nbytes <= group.figures.get(partition.name, 0)
+            if nbytes is not None and not is_reduced and self._take(group, partition, Rule.DISK, reason, nbytes):
                 free += nbytes
         if free < disk.free_wanted:
             self.short.append(Short(group=None, rule=Rule.DISK, nbytes=disk.free_wanted - free))
@@ -216,7 +224,7 @@ class _Planning:
             self.held.append(Held(period=period, rule=rule, reason=why))
             return False
         self._taken[group.name, partition.name] = partition
-        nbytes = (partition.readings_bytes or 0) if nbytes is None else nbytes
+        nbytes = group.frees(partition) if nbytes is None else nbytes
         self.drops.append(Drop(period=period, rule=rule, reason=reason, nbytes=nbytes))
         return True
 

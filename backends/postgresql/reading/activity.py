@@ -11,6 +11,7 @@ from backends.base import Partition, ReadCounters, ServerView
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import quoted
 from backends.sql.tables import GroupTables
+from schemas.decimation import figure_bytes
 
 OF_DATABASE = """
     SELECT sum(blks_hit)::float8 AS cache_hits, sum(blks_read)::float8 AS cache_misses,
@@ -82,7 +83,12 @@ PARTITIONS = f"""
 """
 """A crash takes the estimates away: where there are pages there is a row at least. Only periods of the readings have a
 leaf below them."""
-SIZE = "SELECT pg_total_relation_size(to_regclass($1))"
+REDUCED = """
+    SELECT least(pg_total_relation_size(c.oid),
+                 CASE WHEN s.n_live_tup > 0 THEN s.n_live_tup ELSE greatest(c.reltuples, 0) END * $2)::int8
+    FROM pg_class c LEFT JOIN pg_stat_all_tables s ON s.relid = c.oid WHERE c.oid = to_regclass($1)
+"""
+"""What figures take, by their number: the table stays as large when retention removes some, and has room for others."""
 BOUNDS = re.compile(r"FROM \('?(-?\d+|MINVALUE)'?\) TO \('?(-?\d+|MAXVALUE)'?\)")
 ENDS_NS = {"MINVALUE": -(2**63), "MAXVALUE": 2**63 - 1}
 
@@ -126,7 +132,8 @@ async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partit
     others = found.get((ENDS_NS["MINVALUE"], ENDS_NS["MAXVALUE"]))
     if others is not None:
         # What was reduced has no partitions, and counts with what takes all times.
-        size = await connection.fetchval(SIZE, quoted(str(of.data.schema), of.reduced.name))
+        name = quoted(str(of.data.schema), of.reduced.name)
+        size = await connection.fetchval(REDUCED, name, figure_bytes(of.group))
         found[others.start_ns, others.end_ns] = replace(others, size_bytes=others.size_bytes + (size or 0))
     return tuple(sorted(found.values(), key=lambda partition: (partition.start_ns, -partition.end_ns)))
 

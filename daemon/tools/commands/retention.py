@@ -13,7 +13,7 @@ from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.moments import rfc3339
 from daemon.core.outcome import CommandFailed, examples, reason_of
 from daemon.retention.keeper import words_of
-from daemon.retention.limits import aging, are_limited, disk_of, folder_of, newest_of, states_of, usage_of
+from daemon.retention.limits import aging, are_limited, decimated_of, disk_of, folder_of, newest_of, states_of, usage_of
 from daemon.retention.planner import GIB, Plan
 from daemon.retention.planner import plan as make_plan
 from daemon.tools.in_store import asked
@@ -104,7 +104,14 @@ async def _planned(loaded: LoadedConfig, store: Store) -> Plan:
             f"retention.disk: {folder} cannot be looked at ({reason_of(error)}); name a folder of the database's disk"
         ) from None
     newest = await newest_of(store, aging(loaded.config))
-    states = states_of(loaded.config, await store.partitions(), await store.dropped(), {}, newest=newest)
+    states = states_of(
+        loaded.config,
+        await store.partitions(),
+        await store.dropped(),
+        {},
+        newest=newest,
+        decimated=await decimated_of(store),
+    )
     return make_plan(states, disk, time.time_ns())
 
 

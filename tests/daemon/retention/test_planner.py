@@ -50,6 +50,24 @@ def test_age_drops_what_ended_long_enough_ago_and_tells_what_comes_next() -> Non
     assert (found.next.period.name, found.next.at_ns) == ("19997", NOW_NS + DAY_NS)
 
 
+def test_of_what_was_reduced_no_more_goes_than_its_figures_have_too_much() -> None:
+    """They lie in a table of their own, which counts with what takes all times; what is reduced takes nothing else."""
+    reduced = [day(each, readings=0, rows=0) for each in (9, 8, 7, 6, 5)]
+    others = dataclasses.replace(day(0, readings=0, ledger=20), name="default", start_ns=-(2**63), end_ns=2**63 - 1)
+    group = GroupState(
+        name="bpm",
+        partitions=[others, *reduced, *days(4, 3, 2, 1, 0)],
+        max_bytes=75 * GIB,
+        figures={each.name: 4 * GIB for each in reduced},
+    )
+    assert sum(each.size_bytes for each in group.partitions) == 80 * GIB
+    found = plan([group], None, NOW_NS)
+    assert dropped(found) == [("19991", Rule.SIZE), ("19992", Rule.SIZE)]
+    assert found.short == ()
+    # On the disk the room of figures stays taken.
+    assert dropped(plan([dataclasses.replace(group, max_bytes=None)], disk(free=5), NOW_NS)) == [("19996", Rule.DISK)]
+
+
 def test_age_is_counted_by_the_newest_reading_where_the_clock_is_ahead_of_it() -> None:
     """A clock of the node that is far ahead, or a machine at rest: neither makes readings old."""
     found = plan(
