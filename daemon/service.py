@@ -11,7 +11,7 @@ from typing import Any
 
 from backends.base import OtherJournal, Store, StoreError
 from backends.ending import end_tasks
-from daemon.alarms import AlarmKeeper
+from daemon.alarms import AlarmKeeper, Marking
 from daemon.api import api_server
 from daemon.calibration.current import Calibrations
 from daemon.conditions.processes.servers import conditions_servers
@@ -150,8 +150,15 @@ class Service:
             give_up_s=CALIBRATED_WITHIN_S,
         )
         self.folders = opened_folders(loaded, events)
-        self.alarms = AlarmKeeper(loaded.state_dir, self._outside, events, self._status)
         self.marks = MarkKeeper(self.store, loaded.state_dir, self._outside, events)
+        self.alarms = AlarmKeeper(
+            loaded.state_dir,
+            self._outside,
+            events,
+            self._status,
+            marking=Marking.of(config),
+            make_mark=self.marks.keep_once,
+        )
         self.retention = RetentionKeeper(
             self.store, config, loaded.state_dir, self._outside, events, pipelines=self.pipelines
         )
@@ -161,7 +168,7 @@ class Service:
             self._outside,
             events,
             pipelines=self.pipelines,
-            marks_waiting=lambda: self.marks.status().waiting,
+            marks_waiting=lambda: self.marks.status().waiting + self.alarms.marks_waiting,
         )
         self.workloads = Workloads(
             loaded, events, facts=lambda: report.facts, pipelines=self.pipelines, status=self._status
@@ -200,6 +207,7 @@ class Service:
             report,
             self.reporter,
             dropped=self.retention.account,
+            reduced=self.decimation.account,
             tier_named=self.tiers.tier_named,
             heat_of=self.tiers.heat_of,
         )
@@ -365,5 +373,6 @@ class Service:
         self.workloads.change(config)
         self.retention.change(config)
         self.decimation.change(config)
+        self.alarms.change(Marking.of(config))
         self.tiers.change(config)
         self._path.change(config)

@@ -1,7 +1,8 @@
 """The questions a store answers, and the shape of each answer.
 
 Every answer is a structured array: readings as `answer_dtype(group)`, ledger rows as `ledger_dtype(group.size)`,
-means as `means_dtype(group)`, aggregates as `aggregate_dtype(group)`, counts as `TOTALS`.
+means as `means_dtype(group)`, aggregates as `aggregate_dtype(group)`, counts as `TOTALS`; what was reduced, as
+`figures_dtype(group)`.
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from schemas.decimation import reduced_dtype
 from schemas.readings import CHANNEL_DTYPES, InstrumentGroup
 
 
@@ -44,6 +46,13 @@ def aggregate_dtype(group: InstrumentGroup) -> np.dtype[Any]:
     of_channel = np.dtype([(name, "<f8") for name in EXTREMES])
     channels = [(channel.name, of_channel) for channel in group.channels]
     return np.dtype([("instrument", "<i4"), ("count", "<i8"), *channels])
+
+
+@lru_cache
+def figures_dtype(group: InstrumentGroup) -> np.dtype[Any]:
+    """Readings of one instrument within one step: step_ns, how long it is, and `reduced_dtype(group)` of the step."""
+    reduced = reduced_dtype(group)
+    return np.dtype([("step_ns", "<i8"), *((name, reduced[name]) for name in reduced.names or ())])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +197,24 @@ class Means:
     start_ns: int
     end_ns: int
     step_ns: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Figures by step of time of periods within start_ns <= time_ns < end_ns that were reduced, as `figures_dtype`.
+
+    By time and instrument; a step without readings is absent, and one that is partly within that time is there as a
+    whole. They are of all readings of a period, of those that stayed as they were, too, and of none of a period that
+    was not reduced. Steps are as long as `Means` has them there: step_ns where the bucket divides it.
+
+    instrument: only of this one.
+    """
+
+    group: InstrumentGroup
+    start_ns: int
+    end_ns: int
+    step_ns: int
+    instrument: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

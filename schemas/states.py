@@ -56,6 +56,33 @@ class AlarmSeverity(StrEnum):
     NOTE = "note"
 
 
+class AlarmCause(StrEnum):
+    """What gives rise to an alarm."""
+
+    STORE = "store"  # the database does not answer
+    DEAD = "dead"  # the database rejected readings for good
+    LOST = "lost"  # readings got lost on their way to the daemon
+    SKIPPED = "skipped"  # trigger numbers never came
+    ASIDE = "aside"  # readings are for no trigger that is known
+    BACKPRESSURE = "backpressure"  # senders have to wait
+    DURABILITY = "durability"  # the server keeps less than is asked of it
+    DESYNCHRONISED = "desynchronised"  # instruments are out of step
+    STALE = "stale"  # no readings come
+    CLOCK = "clock"  # a group's times and the node's clock differ
+    INSTRUMENTS = "instruments"  # instruments are missing
+    LATENCY = "latency"  # commits take too long
+    BACKLOG = "backlog"  # too many triggers wait
+    FILLING = "filling"  # the room to wait in runs out
+    DISK = "disk"  # the disk of the embedded database runs out
+    JOURNAL = "journal"  # the disk of the state folder takes nothing
+    RETENTION = "retention"  # its limits cannot be met
+    DECIMATION = "decimation"  # readings that have to be reduced cannot be
+    TIERS = "tiers"  # one takes more than it may, or nothing can be moved
+    VISITS = "visits"  # a run of visits failed or stands still
+    SLOW_VISITS = "slow visits"
+    CONDITIONS = "conditions"  # their server does not run, or its database is away
+
+
 class Attention(StrEnum):
     """What people did about an alarm."""
 

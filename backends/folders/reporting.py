@@ -23,6 +23,7 @@ from backends.base import (
     StoreUnavailable,
     Tiered,
 )
+from backends.columns.figuring import Figuring
 from backends.counting import Counting, HourRead
 from backends.folders.base import FoldersStore
 from schemas.batch import Batch, JournalPosition, Stream, position_owner
@@ -32,7 +33,7 @@ from schemas.folders.blocks import Insertion
 from schemas.folders.reports import difference, folder_of, intervals_of
 from schemas.ledger import ledger_dtype
 from schemas.marks import Mark, MarksWithin
-from schemas.queries import LedgerNeighbours, LedgerRows, LedgerTail, Query
+from schemas.queries import Figures, LedgerNeighbours, LedgerRows, LedgerTail, Query, figures_dtype
 from schemas.readings import Array, InstrumentGroup
 from schemas.retention import Dropped, Period, Rule
 
@@ -222,6 +223,12 @@ class ReportingStore:
         """Figures of a group that has a table."""
         assert isinstance(self._tables, Decimating)
         return await self._tables.reduced(group, start_ns, end_ns)
+
+    async def figures(self, query: Figures) -> Array:
+        """Figures of a group that has a table; none where the database cannot reduce."""
+        if not isinstance(self._tables, Figuring):
+            return np.empty(0, figures_dtype(query.group))
+        return await self._tables.figures(query)
 
     def late(self, group: str) -> Collection[str]:
         """Periods of a group that has a table."""

@@ -16,6 +16,7 @@ from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import compiled, literal, quoted
 from backends.mysql.reading import activity
 from backends.mysql.reading.counted import read_by
+from backends.mysql.reading.figures import figures
 from backends.mysql.reading.queries import MysqlQuestions
 from backends.mysql.reading.reduced import reduced
 from backends.mysql.retention import MysqlDropping
@@ -87,6 +88,7 @@ class MysqlStore(SqlStore[Connection]):
             dropping=MysqlDropping,
             reducing=MysqlReducing,
             reduced=reduced,
+            figures=figures,
             # Whoever writes gives up after that time.
             moving=partial(MysqlMoving, connect=self._connect, held_most_s=database.command_timeout_s / 2),
             database=database,

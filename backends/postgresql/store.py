@@ -16,7 +16,7 @@ from backends.postgresql.moving import PostgresqlMoving
 from backends.postgresql.protocol.connection import Connection, target_of
 from backends.postgresql.protocol.sql import compiled, literal, quoted
 from backends.postgresql.reading import activity
-from backends.postgresql.reading.figures import reduced
+from backends.postgresql.reading.figures import answer, reduced
 from backends.postgresql.reading.queries import PostgresqlQuestions
 from backends.postgresql.retention import DURABLY, PostgresqlDropping
 from backends.postgresql.schema.create import Missing, create_or_check, missing_from
@@ -92,6 +92,7 @@ class PostgresqlStore(SqlStore[Connection]):
             dropping=PostgresqlDropping,
             reducing=partial(PostgresqlReducing, first=self._first),
             reduced=reduced,
+            figures=answer,
             moving=partial(PostgresqlMoving, first=self._first),
             database=database,
             logger=logger,

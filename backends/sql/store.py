@@ -23,7 +23,7 @@ from schemas.batch import Batch, JournalPosition, Stream
 from schemas.config import DatabaseConfig
 from schemas.decimation import Decimated, How
 from schemas.marks import Mark, MarksWithin
-from schemas.queries import Query, Totals
+from schemas.queries import Figures, Query, Totals
 from schemas.readings import Array, InstrumentGroup
 from schemas.retention import Dropped, Period, Rule
 
@@ -45,7 +45,7 @@ class SqlStore(ABC, Generic[C]):
         marks: makes the statements about marks.
         view, partitions_of: ask for the server's view of itself, and for the partitions of a group.
         dropping, moving, reducing: make what drops, what moves, and what reduces, periods of a group over a connection.
-        reduced: asks for figures of what was reduced.
+        reduced, figures: ask for figures of what was reduced, as they are stored, and in steps.
         database: names the schema, and how long a call may take.
         logger: whose readings are written.
         tables: of each group, by its name.
@@ -65,6 +65,7 @@ class SqlStore(ABC, Generic[C]):
         dropping: Callable[..., Dropping[C]],
         reducing: Callable[..., Reducing[C]],
         reduced: Callable[[C, GroupTables, int, int], Awaitable[Array]],
+        figures: Callable[[C, GroupTables, Figures], Awaitable[Array]],
         moving: Callable[..., Moving[C, Any]],
         database: DatabaseConfig,
         logger: str,
@@ -80,6 +81,7 @@ class SqlStore(ABC, Generic[C]):
         self._dropping = dropping
         self._reducing = reducing
         self._reduced = reduced
+        self._figures = figures
         self._late = LateForReduced()
         self._moving = moving
         self._database = database
@@ -197,6 +199,11 @@ class SqlStore(ABC, Generic[C]):
         """Figures of buckets; none where the group has no table of them."""
         async with self._reader() as connection:
             return await self._reduced(connection, self._tables[group.name], start_ns, end_ns)
+
+    async def figures(self, query: Figures) -> Array:
+        """Figures of what was reduced, in steps."""
+        async with self._reader() as connection:
+            return await self._figures(connection, self._tables[query.group.name], query)
 
     def late(self, group: str) -> Collection[str]:
         """Periods that were reduced and got readings since."""

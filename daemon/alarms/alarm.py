@@ -1,7 +1,11 @@
 """What an alarm is."""
 
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import IntEnum
+
+from schemas.states import AlarmCause as Cause
+
+__all__ = ["Alarm", "Cause", "Severity"]
 
 
 class Severity(IntEnum):
@@ -12,33 +16,6 @@ class Severity(IntEnum):
     NOTE = 2
 
 
-class Cause(StrEnum):
-    """What gives rise to an alarm."""
-
-    STORE = "store"  # the database does not answer
-    DEAD = "dead"  # the database rejected readings for good
-    LOST = "lost"  # readings got lost on their way to the daemon
-    SKIPPED = "skipped"  # trigger numbers never came
-    ASIDE = "aside"  # readings are for no trigger that is known
-    BACKPRESSURE = "backpressure"  # senders have to wait
-    DURABILITY = "durability"  # the server keeps less than is asked of it
-    DESYNCHRONISED = "desynchronised"  # instruments are out of step
-    STALE = "stale"  # no readings come
-    CLOCK = "clock"  # a group's times and the node's clock differ
-    INSTRUMENTS = "instruments"  # instruments are missing
-    LATENCY = "latency"  # commits take too long
-    BACKLOG = "backlog"  # too many triggers wait
-    FILLING = "filling"  # the room to wait in runs out
-    DISK = "disk"  # the disk of the embedded database runs out
-    JOURNAL = "journal"  # the disk of the state folder takes nothing
-    RETENTION = "retention"  # its limits cannot be met
-    DECIMATION = "decimation"  # readings that have to be reduced cannot be
-    TIERS = "tiers"  # one takes more than it may, or nothing can be moved
-    VISITS = "visits"  # a run of visits failed or stands still
-    SLOW_VISITS = "slow visits"
-    CONDITIONS = "conditions"  # their server does not run, or its database is away
-
-
 @dataclass(frozen=True, kw_only=True)
 class Alarm:
     """Something that is wrong.
@@ -47,6 +24,7 @@ class Alarm:
     text: what is wrong. fix: what to do.
     extent: how far it goes, in whatever counts: instruments, triggers, milliseconds.
     after_s: how long it has to last before it is shown.
+    groups: those that it is about; none where it is about all of them, or about no readings.
     may_be_older: whether it may have begun before the daemon started, and not at began_s.
     began_s: when it began (UTC), where the status tells; else it began when it was first noticed.
     """
@@ -58,6 +36,7 @@ class Alarm:
     fix: str
     extent: float = 1.0
     after_s: float = 0.0
+    groups: tuple[str, ...] = ()
     began_s: float | None = None
     may_be_older: bool = False
 

@@ -46,11 +46,32 @@ class _Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Cleared:
-    """An alarm that is in force no more. text: as it was when it went furthest; lasted_s: how long it was there."""
+    """An alarm that is in force no more.
+
+    text: as it was when it went furthest. lasted_s: how long it was there. ended_s: when it was last seen (UTC).
+    """
 
     key: str
     text: str
     lasted_s: float
+    ended_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class InForce:
+    """An alarm that is in force, since when (UTC), and for how long its cause has been there."""
+
+    alarm: Alarm
+    since_s: float
+    lasted_s: float
+
+
+def has_gone_on(alarm: Alarm, since_s: float, away_s: float) -> bool:
+    """Whether an alarm is one that began at since_s, before a restart. away_s: how long nobody looked then."""
+    if alarm.began_s is not None and abs(alarm.began_s - since_s) < CLEAR_AFTER_S:
+        return True
+    is_recent = 0 <= away_s <= AWAY_MOST_S
+    return is_recent and (alarm.began_s is None or alarm.may_be_older)
 
 
 class AlarmBoard:
@@ -84,12 +105,13 @@ class AlarmBoard:
             entry.see(alarm, now_s)
             if entry.acknowledged is not None and self._is_worse(alarm, entry.acknowledged):
                 entry.acknowledged = None
-        gone = [key for key, entry in self._entries.items() if now_s - entry.seen_s >= CLEAR_AFTER_S]
-        for key in gone:
+        over = [key for key, entry in self._entries.items() if now_s - entry.seen_s >= CLEAR_AFTER_S]
+        for key in over:
             entry = self._entries.pop(key)
             if entry.has_lasted:
                 lasted_s = entry.seen_s - entry.since_s
-                self._cleared.append(Cleared(key=key, text=entry.worst.text, lasted_s=lasted_s))
+                gone = Cleared(key=key, text=entry.worst.text, lasted_s=lasted_s, ended_s=entry.seen_s)
+                self._cleared.append(gone)
         if not self._is_early:
             self._returning.clear()
         for key, shelf in list(self._shelves.items()):
@@ -104,6 +126,28 @@ class AlarmBoard:
         found = [(entry.alarm.severity, entry.since_s, self._status(entry)) for entry in lasting]
         found.sort(key=lambda each: (ORDER.index(each[2].attention), *each[:2]))
         return [status for *_, status in found]
+
+    def in_force(self) -> list[InForce]:
+        """The alarms in force."""
+        return [
+            InForce(alarm=entry.alarm, since_s=entry.since_s, lasted_s=entry.seen_s - entry.since_s)
+            for entry in self._entries.values()
+            if entry.has_lasted
+        ]
+
+    def seen(self) -> frozenset[str]:
+        """Keys of alarms whose causes are there, also of those that have not lasted long enough."""
+        return frozenset(self._entries)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has been found out what of the time before the start goes on."""
+        return not self._is_early
+
+    @property
+    def now_s(self) -> float:
+        """When the status was made that was taken in last (UTC)."""
+        return self._now_s
 
     def take_cleared(self) -> list[Cleared]:
         """The alarms that went since this was asked last."""
@@ -146,15 +190,9 @@ class AlarmBoard:
         since_s = self._now_s if alarm.began_s is None else min(alarm.began_s, self._now_s)
         entry = self._entries[alarm.key] = _Entry(alarm=alarm, worst=alarm, since_s=since_s, seen_s=self._now_s)
         before = self._returning.pop(alarm.key, None)
-        if before is not None and self._has_gone_on(alarm, before):
+        if before is not None and has_gone_on(alarm, before.since_s, self._now_s - self._before.saved_s):
             entry.since_s, entry.acknowledged = before.since_s, before
         return entry
-
-    def _has_gone_on(self, alarm: Alarm, before: Acknowledged) -> bool:
-        if alarm.began_s is not None and abs(alarm.began_s - before.since_s) < CLEAR_AFTER_S:
-            return True
-        is_recent = 0 <= self._now_s - self._before.saved_s <= AWAY_MOST_S
-        return is_recent and (alarm.began_s is None or alarm.may_be_older)
 
     @property
     def _is_early(self) -> bool:

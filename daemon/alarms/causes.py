@@ -89,7 +89,8 @@ def _room(status: Status) -> str:
 
 
 def _rejected(status: Status) -> Iterator[Alarm]:
-    lying = sum(group.dead_letters.readings - group.dead_letters.aside for group in status.groups.values())
+    lie = {name: group.dead_letters.readings - group.dead_letters.aside for name, group in status.groups.items()}
+    lying = sum(lie.values())
     gone = sum(group.dead_now for group in status.groups.values())
     if lying:
         yield Alarm(
@@ -98,6 +99,7 @@ def _rejected(status: Status) -> Iterator[Alarm]:
             text=f"{lying:,} readings lie in the dead letters: the database rejected them for good",
             fix="`triggerlog dead-letters list FILE` tells why; fix the cause, then `dead-letters retry FILE`.",
             extent=lying,
+            groups=tuple(name for name, count in lie.items() if count),
         )
     elif gone:
         yield Alarm(
@@ -107,6 +109,7 @@ def _rejected(status: Status) -> Iterator[Alarm]:
             fix="`triggerlog events` says why: they were damaged in the state folder, which keeps what is left, or "
             "the database lost them.",
             extent=gone,
+            groups=tuple(name for name, group in status.groups.items() if group.dead_now),
         )
 
 
@@ -123,6 +126,7 @@ def _unwritten(status: Status) -> Iterator[Alarm]:
             fix="Make room (`journal.max_mib`, the disk of the state folder), or repair the disk; it is tried again "
             "each second. Until then nothing is acknowledged as `spooled` or `received` before the database has it.",
             after_s=limits.AFTER_S,
+            groups=tuple({**journals, **logs}),
         )
 
 
@@ -134,6 +138,7 @@ def _held_back(status: Status) -> Iterator[Alarm]:
             severity=Severity.CRITICAL,
             text=f"Senders are held back ({', '.join(waiting)}): as much waits for the database as may",
             fix="TCP senders wait and lose nothing, datagrams are refused. See what slows the database.",
+            groups=tuple(waiting),
         )
 
 
@@ -155,6 +160,7 @@ def _durability(status: Status) -> Iterator[Alarm]:
             text=f"Durability {' and '.join(asked)} is not kept ({', '.join(groups)}): {shortfall.problem}",
             fix=f"{shortfall.fix[:1].upper()}{shortfall.fix[1:]}. Until then a crash of the server may take "
             "readings it acknowledged.",
+            groups=tuple(groups),
         )
 
 
@@ -186,4 +192,5 @@ def _desynchronised(status: Status) -> Iterator[Alarm]:
         text=f"{count:,} instrument{'s' if count != 1 else ''} out of step: {named}{more}",
         fix=" ".join(fixes),
         extent=count,
+        groups=tuple(name for name, group in status.groups.items() if group.desynchronised_now),
     )

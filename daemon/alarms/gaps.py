@@ -42,6 +42,7 @@ def lost(status: Status, known: Known) -> Iterator[Alarm]:
         f" ({', '.join(HOWS.get(how, OTHER_HOW).format(count, how) for how, count in hows.items() if count)})",
         fix=next((fix for how, fix in FIXES.items() if hows[how]), OTHER_FIX),
         extent=sum(over.values()),
+        groups=tuple(over),
         began_s=_earliest_s(one.since_ns for group in recent for one in group.values()),
     )
 
@@ -66,6 +67,7 @@ def skipped(status: Status, known: Known) -> Iterator[Alarm]:
             fix="Look at the timing system, and at what all senders have in common. The events name the numbers; "
             "`/api/v1/groups/GROUP/gaps` lists all.",
             extent=sum(over.values()),
+            groups=tuple(over),
             began_s=_earliest_s(recent[name].since_ns for name in over),
         )
 
@@ -86,6 +88,7 @@ def aside(status: Status, known: Known) -> Iterator[Alarm]:
             fix="`triggerlog dead-letters list FILE` tells why: look at their trigger numbers, clocks and epochs. "
             "`dead-letters export` writes them to a file, `discard` deletes them.",
             extent=sum(over.values()),
+            groups=tuple(over),
             began_s=_earliest_s(status.groups[name].dead_letters.aside_since_ns for name in over),
         )
 

@@ -44,6 +44,7 @@ def stale_data(status: Status, known: Known) -> Iterator[Alarm]:
         text=f"No readings come: {', '.join(parts)}",
         fix="Acknowledge it if the machine is at rest; else look at the trigger, and at the senders' connections.",
         extent=len(stale),
+        groups=tuple(stale),
     )
 
 
@@ -73,6 +74,7 @@ def clocks(status: Status, known: Known) -> Iterator[Alarm]:
         fix=f"{NODE_CLOCK[status.clock_is_synchronised]} Set the clocks right{late}: readings are stored under their "
         "own times, where nobody looks for them.",
         extent=max(abs(seconds) for seconds in off.values()),
+        groups=tuple(off),
         after_s=CLOCK_AFTER_S,
     )
 
@@ -111,6 +113,7 @@ def missing_instruments(status: Status, known: Known) -> Iterator[Alarm]:
         if gone
         else "The page's tab Instruments lists who is missing most, and from when on.",
         extent=total,
+        groups=tuple(dict.fromkeys(name for counted in by_group.values() for name in counted)),
     )
 
 
@@ -136,6 +139,7 @@ def commit_p99(status: Status, known: Known) -> Iterator[Alarm]:
             fix="Look at the backlog: if it grows too, the database cannot keep up. The page's tab Reads says who "
             "reads.",
             extent=max(over.values()),
+            groups=tuple(over),
         )
 
 
@@ -161,6 +165,7 @@ def backlog(status: Status, known: Known) -> Iterator[Alarm]:
             fix="After an outage it drains by itself. If it grows, the database is too slow: see who reads, and "
             "its disk.",
             extent=most,
+            groups=tuple(over),
             after_s=AFTER_S,
         )
 
@@ -194,6 +199,7 @@ def journal_filling(status: Status, known: Known) -> Iterator[Alarm]:
             text=f"{_where(status)} full in {lasting(soonest)} ({', '.join(filling)}): then senders are held back",
             fix="Bring the database back, or make room: `journal.max_mib` takes effect with a reload (SIGHUP); "
             "what else lies on that disk may be moved.",
+            groups=tuple(filling),
             after_s=AFTER_S,
         )
 

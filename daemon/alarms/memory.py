@@ -12,6 +12,7 @@ from daemon.alarms.alarm import Severity
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.core.process.kept_file import KeptFile, Part, Remembered
+from schemas.marks import Mark
 
 FILE = "alarms.json"
 
@@ -40,18 +41,30 @@ class Shelf(Part):
         return self.model_copy(update={"until_s": self.until_s + by_s})
 
 
+class Marked(Part):
+    """An alarm whose begin, since_s (s since 1970, UTC), was marked for these groups; None is for all."""
+
+    since_s: float
+    groups: tuple[str | None, ...]
+
+
 class Memory(Remembered):
-    """Acknowledgements and shelves by the alarm's key, as at saved_s (s since 1970, UTC)."""
+    """Acknowledgements, shelves, and what was marked, by the alarm's key, as at saved_s (s since 1970, UTC).
+
+    marks: those that are to be made, and may have been.
+    """
 
     version: Literal[1] = 1
     saved_s: float = 0.0
     acknowledged: dict[str, Acknowledged] = Field(default={})
     shelves: dict[str, Shelf] = Field(default={})
+    marked: dict[str, Marked] = Field(default={})
+    marks: tuple[Mark, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to remember."""
-        return not self.acknowledged and not self.shelves
+        return not (self.acknowledged or self.shelves or self.marked or self.marks)
 
 
 class MemoryFile(KeptFile[Memory]):
@@ -63,6 +76,6 @@ class MemoryFile(KeptFile[Memory]):
             Memory(),
             outside,
             events,
-            unread="no alarm counts as acknowledged or shelved",
-            unwritten="a restart forgets what is acknowledged and shelved",
+            unread="no alarm counts as acknowledged, shelved or marked",
+            unwritten="a restart forgets what is acknowledged, shelved and marked",
         )

@@ -11,6 +11,7 @@ import numpy as np
 from tsdownsample import MinMaxLTTBDownsampler
 
 from schemas.api.readings import ChannelDescription, GroupDescription
+from schemas.decimation import FIGURES, SECOND_NS
 from schemas.ledger import COUNTS, NUMBERS, missing_instruments, unpack_missing
 from schemas.readings import Array, InstrumentGroup
 from schemas.retention import Span
@@ -76,6 +77,21 @@ def readings_answer(
         "channels": _channels(group, shown),
         "units": _units(group),
         "calibration": calibration,
+    }
+
+
+def reduced_answer(group: InstrumentGroup, figures: Array, step_ns: int) -> dict[str, Any]:
+    """`Reduced` of figures, `figures_dtype(group)`. step_ns: what was asked for."""
+    return {
+        "asked_step_s": step_ns / SECOND_NS,
+        "coarser": bool((figures["step_ns"] > step_ns).any()),
+        "time_ns": np.ascontiguousarray(figures["time_ns"]),
+        "step_s": figures["step_ns"] / SECOND_NS,
+        "readings": np.ascontiguousarray(figures["readings"]),
+        "channels": {
+            channel.name: {name: np.ascontiguousarray(figures[channel.name][name]) for name in FIGURES}
+            for channel in group.channels
+        },
     }
 
 

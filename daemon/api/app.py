@@ -24,6 +24,7 @@ from daemon.api.retention import retention_routes
 from daemon.api.service import ApiService
 from daemon.api.snapshots import snapshots_routes
 from daemon.api.status import status_routes
+from daemon.api.tiers import tiers_routes
 from daemon.api.visit_files import visit_files_routes
 from daemon.api.visits import visits_routes
 from daemon.web.access import AccessControl
@@ -46,6 +47,7 @@ ROUTES = (
     missing_routes,
     gaps_routes,
     retention_routes,
+    tiers_routes,
     marks_routes,
     folders_routes,
     folder_interval_routes,

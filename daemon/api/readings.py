@@ -9,7 +9,8 @@ import numpy as np
 import orjson
 from fastapi import APIRouter, Depends, Path, Query, Response
 
-from daemon.api.answers import group_description, ledger_answer, readings_answer, trigger_answer
+from backends.columns.figuring import Figuring
+from daemon.api.answers import group_description, ledger_answer, readings_answer, reduced_answer, trigger_answer
 from daemon.api.calibrated import REFUSAL, Calibrated, calibrated
 from daemon.api.document import refusals
 from daemon.api.query_limit import QueryLimit
@@ -17,12 +18,24 @@ from daemon.api.service import ApiService, starting
 from daemon.api.times import LEAST_NS, Moment, Times, with_times
 from daemon.web.errors import ApiError
 from schemas.api.readings import GroupDescription, GroupNames, LedgerEntry, OneTrigger, Readings
-from schemas.queries import InstrumentReadings, LedgerRow, LedgerTail, NewestTrigger, TriggerReadings, answer_dtype
+from schemas.decimation import SECOND_NS
+from schemas.queries import (
+    Figures,
+    InstrumentReadings,
+    LedgerRow,
+    LedgerTail,
+    NewestTrigger,
+    TriggerReadings,
+    answer_dtype,
+)
 from schemas.readings import InstrumentGroup
 from schemas.retention import are_within, overlapping
 
 READINGS_MOST = 500_000
 """Readings asked of the store for one answer; a longer range gets its newest, and the answer says so."""
+
+STEPS_MOST = 100_000
+STEP_MOST_S = 366 * 86_400.0
 
 MOST_DIGITS = 20
 """Python refuses to read a number of thousands of digits, which it would be slow at."""
@@ -129,18 +142,39 @@ def readings_routes(service: ApiService) -> APIRouter:
         points: Annotated[
             int, Query(ge=2, le=100_000, description="At most so many; with three or more a channel, peaks are kept.")
         ] = 1000,
+        step_s: Annotated[
+            float | None,
+            Query(
+                gt=0,
+                le=STEP_MOST_S,
+                description="Step of the figures of what was reduced, in s; if absent the range has `points` of them.",
+            ),
+        ] = None,
+        raw_from_ns: Annotated[
+            Moment | None,
+            Query(description="Readings only from here on, and figures of the whole range; start_ns if absent."),
+        ] = None,
         times: Times = "ns",
         *,
         asked: Calibrated,
     ) -> Response:
-        """Readings of one instrument over a time range, thinned to a number of points that a screen can show."""
+        """Readings of one instrument over a time range, thinned to a number of points that a screen can show.
+
+        Of what was reduced there are figures, by step of time.
+        """
         of = group_of(service, group)
         number = number_of(of, instrument)
         end = time.time_ns() if end_ns is None else end_ns
         start = max(LEAST_NS, end - FIVE_MINUTES_NS) if start_ns is None else start_ns
         see_in_order(start, end)
-        query = InstrumentReadings(group=of, instrument=number, start_ns=start, end_ns=end, most=READINGS_MOST)
+        step_ns = _step_ns(start, end, step_s, points)
+        raw_from = start if raw_from_ns is None else max(start, raw_from_ns)
+        query = InstrumentReadings(group=of, instrument=number, start_ns=raw_from, end_ns=end, most=READINGS_MOST)
         found = await service.store.ask(query)
+        # After them: what is reduced meanwhile is there twice, and not neither way.
+        decimated = overlapping(await service.decimation.spans_now(group), start, end)
+        wanted = Figures(group=of, start_ns=start, end_ns=end, step_ns=step_ns, instrument=number)
+        reduced = await _reduced(service, wanted) if decimated else None
         shown, wider, calibration = await calibrated(service, of, found, asked)
         # Thinning half a million points takes tens of milliseconds, in which nothing else would be logged.
         answer = await asyncio.to_thread(
@@ -152,9 +186,9 @@ def readings_routes(service: ApiService) -> APIRouter:
             points=points,
             is_cut=len(found) == READINGS_MOST,
             dropped=overlapping(service.pipelines[group].dropped.spans, start, end),
-            decimated=overlapping(service.decimation.spans(group), start, end),
+            decimated=decimated,
         )
-        return json_answer(answer, times)
+        return json_answer(answer | {"reduced": reduced and with_times(reduced, times)}, times)
 
     @routes.get(
         "/api/v1/groups/{group}/ledger/{trigger}",
@@ -171,6 +205,25 @@ def readings_routes(service: ApiService) -> APIRouter:
         return json_answer(ledger_answer(asked, row, is_dropped=is_dropped, is_decimated=is_decimated), times)
 
     return routes
+
+
+def _step_ns(start_ns: int, end_ns: int, step_s: float | None, points: int) -> int:
+    """The step of figures. Raises ApiError: 422 where there are too many of them."""
+    if step_s is None:
+        return min(-(-(end_ns - start_ns) // points), round(STEP_MOST_S * SECOND_NS))
+    step_ns = max(1, round(step_s * SECOND_NS))
+    if (end_ns - start_ns) // step_ns > STEPS_MOST:
+        detail = f"the range has more than {STEPS_MOST:,} steps of {step_s:g} s"
+        raise ApiError(422, detail, "use a longer step, or a shorter range", field="step_s")
+    return step_ns
+
+
+async def _reduced(service: ApiService, wanted: Figures) -> dict[str, Any] | None:
+    """What was reduced of a range; None where there are no figures of it."""
+    if not isinstance(service.store, Figuring):
+        return None
+    figures = await service.store.figures(wanted)
+    return await asyncio.to_thread(reduced_answer, wanted.group, figures, wanted.step_ns) if len(figures) else None
 
 
 async def _ledger_row(service: ApiService, group: InstrumentGroup, trigger: int, run: int | None) -> Any:

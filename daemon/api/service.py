@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from daemon.folders.opened import OpenedFolders
     from daemon.marks import MarkKeeper
     from daemon.pipeline.pipeline import Pipeline
+    from daemon.tiers.keeper import TierKeeper
     from daemon.workloads.workloads import Workloads
 
 
@@ -59,6 +60,10 @@ class ApiService(Protocol):
     @property
     def decimation(self) -> "DecimationKeeper":
         """What was reduced."""
+
+    @property
+    def tiers(self) -> "TierKeeper":
+        """What lies where, and moves by hand."""
 
     @property
     def events(self) -> Events:

@@ -13,7 +13,7 @@ from daemon.pipeline.pipeline import Pipeline
 from daemon.retention.limits import lying_of, newest_of, waiting_of, was_dropped
 from daemon.retention.looking import PATIENCE_S, LeftAlone, Looking, patiently
 from daemon.tiers.pace import Allowance, Paced
-from schemas.api.decimation import DecimationStatus, NextReduction, ReducingPeriod
+from schemas.api.decimation import DecimationStatus, LastReduction, NextReduction, ReducingPeriod
 from schemas.config import Config
 from schemas.decimation import Decimated
 from schemas.retention import Period, Span, spans_of
@@ -192,17 +192,41 @@ class DecimationKeeper(Looking):
 
     def spans(self, group: str) -> tuple[Span, ...]:
         """The stretches of time of which readings of a group were reduced, or are being reduced, as last looked."""
-        return spans_of(each.period for each in self._account.get(group, ()))
+        return self._spans(self._account, group)
+
+    async def spans_now(self, group: str) -> tuple[Span, ...]:
+        """The same; where nobody looked yet, the store is asked.
+
+        Raises:
+            StoreError: it does not answer.
+        """
+        if not self._account and isinstance(self._store, Decimating):
+            return self._spans(await self._store.decimated(), group)
+        return self.spans(group)
+
+    def _spans(self, account: Mapping[str, Sequence[Decimated]], group: str) -> tuple[Span, ...]:
+        now = [] if self._reducing is None else [self._reducing[0].period]
+        return spans_of([*(each.period for each in account.get(group, ())), *(p for p in now if p.group == group)])
+
+    def account(self, group: str) -> Sequence[Decimated]:
+        """What was reduced of a group, or is being reduced, as last looked."""
+        return self._account.get(group, ())
 
     def status(self) -> DecimationStatus | None:
         """How it is; None where nothing is to be reduced."""
         if not asked_of(self._config):
             return None
         account = [each for of in self._account.values() for each in of]
+        ended = [(each.ended_ns, each) for each in account if each.ended_ns is not None]
+        last = max(ended, key=lambda each: each[0], default=None)
         following = self._plan.next
         return DecimationStatus(
-            periods=sum(each.ended_ns is not None for each in account),
+            periods=len(ended),
             readings=sum(each.readings for each in account),
+            size_bytes=sum(each.size_bytes for _, each in ended),
+            last=None
+            if last is None
+            else LastReduction(group=last[1].period.group, name=last[1].period.name, at_ns=last[0]),
             reducing=None if self._reducing is None else _reducing(*self._reducing),
             waiting=max(0, len(self._plan.reductions) - (self._reducing is not None)),
             next=None

@@ -6,15 +6,13 @@ from backends.base import Partition
 from daemon.decimation.planner import GroupToReduce, Plan, plan
 from daemon.retention.limits import states_of
 from schemas.config import Config, GroupConfig
-from schemas.config.decimation import decimation_of
 from schemas.decimation import Decimated, Reduction
 from schemas.retention import Dropped
 
 
 def asked_of(config: Config) -> dict[str, Reduction]:
     """What becomes of the readings of each group that has tables, by its name; without those that stay as they are."""
-    found = {section.name: decimation_of(config.decimation, section.decimation) for section in config.trigger_groups}
-    return {name: asked for name, asked in found.items() if asked is not None}
+    return config.reductions
 
 
 def aging(config: Config) -> list[GroupConfig]:

@@ -121,6 +121,16 @@ class MarkKeeper:
             self._events.info(f"mark made: {mark.text}{f' ({mark.author})' if mark.author else ''}")
         return outcome is not None
 
+    async def keep_once(self, mark: Mark) -> bool:
+        """Keep a mark that a program makes, and may make again; False where it cannot be kept now."""
+        try:
+            await self.keep(mark)
+        except MarksNotKept:
+            return False
+        except MarkRefused:
+            pass  # it was made before, and withdrawn
+        return True
+
     async def withdraw(self, mark: UUID) -> bool:
         """Withdraw a mark for good; whether the database knows already.
 

@@ -14,6 +14,7 @@ from daemon.retention.limits import lying_of, newest_of, states_of, waiting_of, 
 from daemon.retention.looking import PATIENCE_S, LeftAlone, Looking, patiently
 from daemon.retention.planner import GIB
 from daemon.tiers.asked import reads_of
+from daemon.tiers.by_hand import MoveRefused, move_by_hand
 from daemon.tiers.heat import Heat, Label, Reads
 from daemon.tiers.limits import aging, half_life_s, planned, tiers_of
 from daemon.tiers.pace import Allowance, Paced
@@ -72,6 +73,7 @@ class TierKeeper(Looking):
         self._refused: dict[tuple[str, str], str] = {}
         self._is_clear = False  # of moves that nobody wants any more
         self._moving: tuple[PlannedMove, Paced] | None = None
+        self._ordered: list[PlannedMove] = []
         self._moved, self._thrown_away, self._failed = 0, 0, 0
 
     @property
@@ -94,9 +96,11 @@ class TierKeeper(Looking):
             return None
         self._refused = {}
         try:
+            await self._obey(self._store)
             await self._plan_again()
             await self._clear_up(self._store)
             for _ in range(len(self._plan.moves)):
+                await self._obey(self._store)
                 if not self._plan.moves:
                     break
                 await self._try_to_move(self._store, await self._first(self._store))
@@ -185,6 +189,39 @@ class TierKeeper(Looking):
         moves = self._plan.moves
         return next((each for each in moves if (each.period.group, each.period.name) in begun), moves[0])
 
+    async def order(self, group: str, partition: str, tier: str) -> PlannedMove:
+        """Let a partition be moved, after what is being moved now.
+
+        Raises:
+            MoveRefused: it cannot be, or lies there already.
+            StoreError: the database does not answer.
+        """
+        found = await self._store.partitions() if isinstance(self._store, Tiered) else {}
+        move = move_by_hand(self._config, found, group, partition, tier, now_ns=self._now_ns())
+        if move is None:
+            raise MoveRefused("partition", f"{partition} of {group} lies in {tier} already")
+        if partition in self._busy(group):
+            raise MoveRefused("partition", f"{partition} of {group} is being reduced")
+        self._ordered = [each for each in self._ordered if each.period != move.period] + [move]
+        self.look_now()
+        return move
+
+    async def _obey(self, store: Tiered) -> None:
+        """Move what was ordered; an order that fails is given up, and named."""
+        while self._ordered:
+            move = self._ordered.pop(0)
+            why = None
+            if move.period.name in self._busy(move.period.group):
+                why = "it is being reduced"
+            else:
+                try:
+                    await self._move(store, move)
+                except StoreError as error:
+                    why = str(error)
+            if why is not None:
+                name = f"{move.period.name} of group {move.period.group}"
+                self._events.warning(f"{name} was not moved to {move.target.name} as ordered: {why}")
+
     async def _try_to_move(self, store: Tiered, move: PlannedMove) -> None:
         """Move a period; one that the database refuses holds up no other."""
         try:
@@ -271,7 +308,7 @@ class TierKeeper(Looking):
             thrown_away=self._thrown_away,
             failed=self._failed,
             moving=None if self._moving is None else _moving(*self._moving),
-            waiting=max(0, len(self._plan.moves) - (self._moving is not None)),
+            waiting=max(0, len(self._plan.moves) + len(self._ordered) - (self._moving is not None)),
             next=None
             if following is None
             else NextMove(

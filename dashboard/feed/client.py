@@ -84,12 +84,17 @@ class DaemonApi:
         """Names and channels of a group's instruments. Raises DaemonUnavailable."""
         return await self._get(f"/groups/{name}", {}, GroupDescription)
 
-    async def readings(self, group: str, instrument: str, *, start_ns: int, end_ns: int, points: int) -> Readings:
+    async def readings(
+        self, group: str, instrument: str, *, start_ns: int, end_ns: int, points: int, raw_from_ns: int | None = None
+    ) -> Readings:
         """Readings of the instrument of this name, start_ns <= time_ns < end_ns, thinned to `points`.
 
-        By name: what is the number of one may be the name of another. Raises DaemonUnavailable.
+        By name: what is the number of one may be the name of another. raw_from_ns: readings only from here on, where
+        that is after start_ns; figures of what was reduced are of all of the time. Raises DaemonUnavailable.
         """
-        asked: Asked = {"instrument": instrument, "start_ns": start_ns, "end_ns": end_ns, "points": points}
+        raw_from_ns = start_ns if raw_from_ns is None else raw_from_ns
+        stretch = {"start_ns": start_ns, "end_ns": end_ns, "points": points, "raw_from_ns": raw_from_ns}
+        asked: Asked = {"instrument": instrument, **stretch}
         return await self._get(f"/groups/{group}/readings", asked, Readings)
 
     async def newest(self, group: str, *, complete: bool, calibrated: bool = False) -> OneTrigger:

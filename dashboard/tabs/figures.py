@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from dashboard import zone
 from dashboard.feed.marks import words
-from schemas.api.readings import Missing, Readings
+from schemas.api.readings import Missing, Readings, Reduced
 from schemas.marks import Mark
 
 INK = "#c9d3de"
@@ -20,6 +20,8 @@ GREY = "#76839a"  # what stands beside it for comparison
 LIMIT = "#d98a86"
 RED = "#ff8178"
 CHOSEN = "#ffd479"
+REDUCED = "#c3b596"  # figures of readings that are there no more
+BAND = "rgba(195, 181, 150, 0.28)"
 COLOURS = {"ink": INK, "limit": LIMIT, "chosen": CHOSEN}
 """What the scripts draw with."""
 
@@ -29,6 +31,7 @@ TREND_HEIGHT = 112
 STRIP_HEIGHT = 84
 SPARSE = 120
 MARK_LETTERS = 32
+DAY_NS = 86_400_000_000_000
 TRENDS = 8
 """Channels drawn for one instrument; more would be a scroll of stamps."""
 
@@ -86,7 +89,10 @@ def house_style(figure: go.Figure, *, height: int = GRAPH_HEIGHT) -> go.Figure:
 
 
 def trends(readings: Readings, *, now_ns: int, start_ns: int, marks: Sequence[Mark] = ()) -> go.Figure:
-    """One instrument's channels below each other over a common time axis from start_ns to now_ns, with the marks."""
+    """One instrument's channels below each other over a common time axis from start_ns to now_ns, with the marks.
+
+    What was reduced is a band from the least to the greatest with the mean in it, in another colour.
+    """
     names = list(readings.channels)[:TRENDS]
     ahead = zone.offset_ms(now_ns / 1e6)
     times = [time_ns / 1e6 + ahead for time_ns in readings.time_ns]
@@ -96,6 +102,8 @@ def trends(readings: Readings, *, now_ns: int, start_ns: int, marks: Sequence[Ma
     for place, name in enumerate(names):
         number = "" if place == 0 else str(place + 1)
         top = 1.0 - place * share
+        if readings.reduced is not None:
+            _add_band(figure, readings.reduced, name, f"y{number}", ahead)
         figure.add_scatter(
             x=times,
             y=readings.channels[name],
@@ -110,11 +118,48 @@ def trends(readings: Readings, *, now_ns: int, start_ns: int, marks: Sequence[Ma
         )
         layout[f"yaxis{number}"] = _value_axis() | {"domain": [top - share * 0.72, top - share * 0.16]}
         figure.add_annotation(text=_titled(name, readings), **_corner(top))
-    axis = _time_axis() | {
-        "range": [start_ns / 1e6 + ahead, now_ns / 1e6 + ahead],
-        "anchor": f"y{len(names)}" if len(names) > 1 else "y",
-    }
+    days = {"tickformat": "%m-%d %H:%M"} if now_ns - start_ns > DAY_NS // 4 else {}
+    axis = (
+        _time_axis()
+        | days
+        | {
+            "range": [start_ns / 1e6 + ahead, now_ns / 1e6 + ahead],
+            "anchor": f"y{len(names)}" if len(names) > 1 else "y",
+        }
+    )
     return _marked(figure.update_layout(**layout, xaxis=axis), marks, start_ns / 1e6, now_ns / 1e6)
+
+
+def _add_band(figure: go.Figure, reduced: Reduced, name: str, axis: str, ahead: float) -> None:
+    """The figures of a channel."""
+    found = reduced.channels.get(name)
+    if found is None:
+        return
+    edge = {"width": 0, "color": BAND}
+    common = {"x": _ends(reduced, ahead), "yaxis": axis, "mode": "lines", "connectgaps": False, "hoverinfo": "skip"}
+    figure.add_scatter(**common, y=_flat(reduced, found.least), name=f"least {name}", line=edge)
+    filled = {"fill": "tonexty", "fillcolor": BAND}
+    figure.add_scatter(**common, **filled, y=_flat(reduced, found.greatest), name=f"greatest {name}", line=edge)
+    mean = {"line": {"color": REDUCED, "width": 1}, "hoverinfo": "x+y+name"}
+    figure.add_scatter(**(common | mean), y=_flat(reduced, found.mean), name=f"mean of {name}")
+
+
+def _ends(reduced: Reduced, ahead: float) -> list[float]:
+    """Where each step begins and ends, in ms, and the end once more: nothing joins steps that do not touch."""
+    found = []
+    for at_ns, step_s in zip(reduced.time_ns, reduced.step_s, strict=True):
+        begin_ms = at_ns / 1e6 + ahead
+        found += [begin_ms, begin_ms + step_s * 1e3, begin_ms + step_s * 1e3]
+    return found
+
+
+def _flat(reduced: Reduced, values: Sequence[float | None]) -> list[float | None]:
+    """A value a step as `_ends` has the times of them."""
+    follows = [*reduced.time_ns[1:], None]
+    found: list[float | None] = []
+    for at_ns, step_s, next_ns, value in zip(reduced.time_ns, reduced.step_s, follows, values, strict=True):
+        found += [value, value, value if next_ns == at_ns + round(step_s * 1e9) else None]
+    return found
 
 
 def missing_strip(history: Missing, instrument: int, marks: Sequence[Mark] = ()) -> go.Figure:

@@ -28,7 +28,7 @@ TOKEN_WAS_SEEN = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCES
 
 SEGMENT = "[A-Za-z0-9_-]{1,64}"
 KNOWN = re.compile(
-    "POST /(readers|governor|interference|visits|snapshots|marks|alarms/(acknowledge|shelve|reactivate))"
+    "POST /(readers|governor|interference|visits|snapshots|marks|tiers/move|alarms/(acknowledge|shelve|reactivate))"
     f"|DELETE /(interference|visits|snapshots|(readers|marks)/{SEGMENT})"
 )
 """What can be ordered: the browser holds an order while it waits for the token, and may hold another one."""

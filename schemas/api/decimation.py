@@ -23,11 +23,21 @@ class NextReduction(Model):
     at_ns: int = Field(description="when it is reduced, at the earliest")
 
 
+class LastReduction(Model):
+    """The partition that was reduced last."""
+
+    group: str
+    name: str
+    at_ns: int = Field(description="when")
+
+
 class DecimationStatus(Model):
     """Decimation as a whole."""
 
     periods: int = Field(default=0, description="partitions reduced, ever")
     readings: int = Field(default=0, description="readings that are there no more as they were, ever")
+    size_bytes: int = Field(default=0, description="what readings of these partitions took of the disk before")
+    last: LastReduction | None = Field(default=None, description="what was reduced last")
     reducing: ReducingPeriod | None = Field(default=None, description="what is being reduced now")
     waiting: int = Field(default=0, description="partitions that are reduced after it")
     next: NextReduction | None = Field(default=None, description="what age reduces next")

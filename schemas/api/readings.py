@@ -76,6 +76,31 @@ class OneTrigger(Model):
     calibration: Calibration | None = Field(default=None, description="null where no calibrated values are asked for")
 
 
+class ChannelFigures(Model):
+    """Figures of a channel, a value a step; null where a step has no value but NaN."""
+
+    n: list[int] = Field(description="values, without NaN")
+    mean: list[float | None]
+    m2: list[float | None] = Field(description="sum of the squared deviations from the mean: the variance is m2 / n")
+    least: list[float | None]
+    greatest: list[float | None]
+
+
+class Reduced(Model):
+    """What the readings were of stretches that were reduced: the columns have a value a step, ascending in time.
+
+    The figures are of all readings of a step, of those that stayed as they were, too. A step without readings is
+    absent.
+    """
+
+    asked_step_s: float = Field(description="the step that was asked for")
+    coarser: bool = Field(description="whether a step is longer than that: it is a multiple of what readings became")
+    time_ns: list[int] = Field(description="where each step begins")
+    step_s: list[float] = Field(description="how long it is")
+    readings: list[int] = Field(description="how many there were")
+    channels: dict[str, ChannelFigures] = Field(description="by channel, as it was read")
+
+
 class Readings(Model):
     """Body of `GET /api/v1/groups/{group}/readings`: the columns have a value a reading, ascending in time."""
 
@@ -92,6 +117,9 @@ class Readings(Model):
         default=[], description="stretches of the range whose readings were reduced: where each begins"
     )
     decimated_to_ns: list[int] = Field(default=[], description="where each of these ends")
+    reduced: Reduced | None = Field(
+        default=None, description="figures of these stretches; null where there are none, and where triggers stayed"
+    )
     time_ns: list[int]
     run: list[int]
     trigger: list[int]

@@ -21,11 +21,25 @@ class PartitionStorage(Model):
     )
     size_bytes: int = Field(description="on the server's disk, with indexes")
     tier: str | None = Field(default=None, description="where its readings lie; null without tiers, or in none of them")
+    reduced: str | None = Field(default=None, description="what its readings became, in words; null: they are there")
     heat_s_a_day: float | None = Field(
         default=None,
         description="seconds a day that its readers wait longer, or would, where it lies on a slow disk; null where "
         "nobody counts",
     )
+
+
+class ReducedStorage(Model):
+    """What of a group was reduced: its partitions before and after, without the figures of them."""
+
+    periods: int = Field(description="partitions that were reduced")
+    readings: int = Field(description="readings that are there no more as they were")
+    rows_before: int = Field(description="rows of these partitions")
+    rows_after: int = Field(description="rows that stayed as they were, the server's estimate where that is cheaper")
+    bytes_before: int = Field(description="what their readings took of the disk, with indexes")
+    bytes_after: int = Field(description="what of that the rows that stayed take")
+    from_ns: list[int] = Field(description="stretches of time: where each begins")
+    to_ns: list[int] = Field(description="where each of these ends")
 
 
 class JournalStorage(Model):
@@ -53,6 +67,7 @@ class GroupStorage(Model):
     )
     measured_over_s: float = Field(description="between these sizes: a day at most")
     partitions: list[PartitionStorage] = Field(description="in order of time; empty where the server has none")
+    reduced: ReducedStorage | None = Field(default=None, description="what was reduced; null: nothing")
     journal: JournalStorage | None = Field(description="null without one")
 
 

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from schemas.api.model import Model
+from schemas.config.section import Section
 from schemas.config.tiers import Policy
 
 
@@ -67,3 +68,21 @@ class TiersStatus(Model):
         if self.next is not None:
             return f"next: {self.next.name} of {self.next.group} to {self.next.tier}"
         return "nothing to move now"
+
+
+class TierMove(Section):
+    """Which partition is moved to which tier."""
+
+    group: str = Field(min_length=1, max_length=64, description="The instrument group.")
+    partition: str = Field(min_length=1, max_length=64, description="Its partition, by name.")
+    tier: str = Field(min_length=1, max_length=64, description="The tier that it is moved to.")
+
+
+class MoveOrdered(Model):
+    """Body of the answer to `POST /api/v1/tiers/move`: it will be moved."""
+
+    group: str
+    name: str
+    source: str = Field(description="the tier that it lies in until the move ends")
+    target: str = Field(description="the tier that it moves to")
+    size_bytes: int

@@ -27,7 +27,7 @@ from schemas.checking.problems import (
 from schemas.conditions.calibration import BUTTONS
 from schemas.config.conditions import ConditionsConfig
 from schemas.config.database import DatabaseConfig
-from schemas.config.decimation import DecimationConfig, decimation_problems
+from schemas.config.decimation import DecimationConfig, decimation_of, decimation_problems
 from schemas.config.folders import FoldersConfig
 from schemas.config.groups import GroupConfig
 from schemas.config.listeners import ApiConfig, DashboardConfig
@@ -39,6 +39,7 @@ from schemas.config.sources import SOURCES, SimulatedSource, Source, SourceSecti
 from schemas.config.tiers import Policy, TierConfig, TieringConfig, tier_problems
 from schemas.config.visits import VisitsConfig
 from schemas.config.workloads import Workload, WorkloadKind
+from schemas.decimation import Reduction
 
 __all__ = [
     "SOURCES",
@@ -132,6 +133,12 @@ class Config(Section):
             ]
         )
         return self
+
+    @property
+    def reductions(self) -> dict[str, Reduction]:
+        """What becomes of the readings of each group that has tables, by name; without those that stay as they are."""
+        found = {each.name: decimation_of(self.decimation, each.decimation) for each in self.trigger_groups}
+        return {name: asked for name, asked in found.items() if asked is not None}
 
     @property
     def trigger_groups(self) -> tuple[GroupConfig, ...]:

@@ -10,6 +10,7 @@ from schemas.config.database import DatabaseConfig
 from schemas.config.retention import GroupRetentionConfig, RetentionConfig, too_short
 from schemas.config.section import Section
 from schemas.decimation import SECOND_NS, Bucket, Every, How, Reduction
+from schemas.states import AlarmCause
 
 DIVIDED_S = {"hour": 3_600, "day": 86_400, "month": 86_400}
 """What a bucket has to divide, in s, so that every partition begins and ends with one; months are whole days."""
@@ -67,6 +68,11 @@ class DecimationConfig(Section):
         ge=0,
         le=86_400,
         description="So long before and after a mark all readings stay as they are, in s.",
+    )
+    mark_alarms: tuple[AlarmCause, ...] | None = Field(
+        default=None,
+        description="Alarms whose begin and end become marks, around which all readings stay, by the names of their "
+        'causes, e.g. `["lost", "skipped"]`. Left out, those that are critical; `[]`: none.',
     )
     mib_per_s: float = Field(
         default=16.0, gt=0, le=100_000, description="How fast readings are reduced at most, in MiB/s of them."

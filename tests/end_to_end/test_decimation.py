@@ -13,6 +13,8 @@ from tests.support.sending import balanced
 
 pytestmark = pytest.mark.slow
 
+HOUR_NS = 3_600_000_000_000
+
 DECIMATION = """
 [decimation]
 after_days = 0.1
@@ -22,6 +24,28 @@ bucket_s = 1
 
 def decimation(daemon: Daemon) -> dict:
     return daemon.get("/api/v1/status").json()["decimation"]
+
+
+def see_figures(daemon: Daemon, from_ns: int, to_ns: int) -> None:
+    """See that figures of an instrument are of all that it sent, in steps as they are asked for where they can be."""
+    asked = f"/api/v1/groups/bpm/readings?instrument=0&start_ns={from_ns}&end_ns={to_ns}"
+    readings = EACH * ((to_ns - from_ns) // HOUR_NS)
+    for step, steps_s, is_coarser in (
+        ("&step_s=1", 1.0, False),
+        ("&step_s=0.25", 1.0, True),
+        ("&step_s=7", 7.0, False),
+    ):
+        found = daemon.get(asked + step).json()["reduced"]
+        assert (found["coarser"], set(found["step_s"])) == (is_coarser, {steps_s})
+        assert sum(found["readings"]) == readings
+        for figures in found["channels"].values():
+            assert sum(figures["n"]) == readings
+            middle = zip(figures["least"], figures["mean"], figures["greatest"], strict=True)
+            assert all(least <= mean <= greatest for least, mean, greatest in middle)
+    raw = daemon.get(f"{asked}&raw_from_ns={to_ns - 1}&points=5").json()
+    assert (raw["stored"], sum(raw["reduced"]["readings"])) == (0, readings)
+    with pytest.raises(Exception, match="422"):
+        daemon.get(f"{asked}&step_s=0.00001")
 
 
 @pytest.mark.parametrize(("server", "layout"), [("postgresql", "rows"), ("mariadb", "arrays")])
@@ -54,6 +78,12 @@ def test_old_hours_are_reduced_and_nothing_is_called_lost(
         found = daemon.get(of_instrument).json()
         assert found["decimated_from_ns"] == [planned[0]["start_ns"]]
         assert found["decimated_to_ns"][0] >= planned[-1]["end_ns"]
+        see_figures(daemon, found["decimated_from_ns"][0], found["decimated_to_ns"][0])
+        stored = daemon.get("/api/v1/storage").json()["groups"]["bpm"]["reduced"]
+        assert stored["from_ns"] == found["decimated_from_ns"]
+        assert stored["rows_after"] < stored["rows_before"]
+        metrics = daemon.get("/metrics").text
+        assert f"triggerlog_decimation_reduced_periods_total {float(stored['periods'])}" in metrics
         row = daemon.get("/api/v1/groups/bpm/ledger/0").json()
         assert (row["decimated"], row["dropped"], row["arrived"]) == (True, False, INSTRUMENTS)
         with pytest.raises(Exception, match="404"):
@@ -70,3 +100,4 @@ def test_old_hours_are_reduced_and_nothing_is_called_lost(
     exported = triggerlog("export", str(file), "--group", "bpm", "--output", str(tmp_path / "bpm.csv"))
     assert exported.returncode == 0, exported.stderr
     assert "; reduced: " in exported.stdout
+    assert (tmp_path / "bpm.reduced.csv").exists()

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import asyncpg
+import httpx
 import pytest
 
 from tests.backends.postgresql.test_moving import SLOW, database, slow
@@ -83,6 +84,14 @@ def _old_hours_move(dsn: str, schema: str, folder: Path) -> None:
         until(lambda: tiers(daemon)["moved"] >= len(planned["moves"]) - 1, "hours to be moved", 120)
         asyncio.run(send(daemon.port, EACH * HOURS, 0))
         assert balanced(daemon.group())
+        order = {"group": "bpm", "partition": first, "tier": "slow"}
+        token = (folder / "state" / "api-token").read_text(encoding="utf-8").strip()
+        headers = {"authorization": f"Bearer {token}"}
+        for given, status in ((headers, 409), ({}, 401)):
+            moved = httpx.post(
+                f"{daemon.api}/api/v1/tiers/move", json=order, headers=given, verify=False, trust_env=False, timeout=60
+            )
+            assert moved.status_code == status, moved.text
         storage = daemon.get("/api/v1/storage").json()["groups"]["bpm"]["partitions"]
         there = {each["name"]: each["tier"] for each in storage}
         assert all(there[move["name"]] == "slow" for move in planned["moves"])

@@ -23,8 +23,9 @@ from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.web.errors import handle_errors
 from schemas.api.conditions import ConditionsStatus
+from schemas.api.decimation import DecimationStatus
 from schemas.api.marks import MarkKept, Marks, MarksStatus
-from schemas.api.readings import ChannelDescription, GroupDescription, Readings
+from schemas.api.readings import ChannelDescription, ChannelFigures, GroupDescription, Readings, Reduced
 from schemas.api.retention import RetentionStatus
 from schemas.api.snapshots import SnapshotsStatus
 from schemas.api.status import (
@@ -44,8 +45,8 @@ from schemas.api.status import (
     StoreStatus,
     TriggerCounts,
 )
-from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
-from schemas.api.tiers import TiersStatus
+from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, ReducedStorage, Storage
+from schemas.api.tiers import MoveOrdered, TierMove, TiersStatus
 from schemas.api.visits import VisitsStatus
 from schemas.marks import Mark
 from schemas.states import STATE_LETTERS, DaemonState, InstrumentState
@@ -123,6 +124,8 @@ FIGURES: dict[str, Any] = {
     "partitions": 3,
     "tiers": None,
     "retention": None,
+    "decimation": None,
+    "reduced": 0,
     "past": [],
     "under_way": None,
     "marks": [],
@@ -324,6 +327,7 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
         if figures["conditions"] is None
         else ConditionsStatus.model_validate(CONDITIONS | figures["conditions"]),
         retention=figures["retention"] and RetentionStatus.model_validate(figures["retention"]),
+        decimation=figures["decimation"] and DecimationStatus.model_validate(figures["decimation"]),
         tiers=figures["tiers"] and TiersStatus.model_validate(figures["tiers"]),
         marks=MarksStatus(changes=figures["mark_changes"], waiting=0, waiting_marks=[], problem=None),
         events=[Event.model_validate(event) for event in figures["events"]],
@@ -338,7 +342,8 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
 def storage(time_ns: int) -> Storage:
     """What is stored of FIGURES: a gibibyte a group, in partitions of a day of which the last lies ahead.
 
-    With tiers the oldest half lies in the last one; of each three the second is read much.
+    With tiers the oldest half lies in the last one; of each three the second is read much. `reduced`: how many of the
+    oldest were.
     """
     day = 86_400 * 1_000_000_000
     began = time_ns // day * day
@@ -353,6 +358,7 @@ def storage(time_ns: int) -> Storage:
             rows=size // 90,
             size_bytes=size,
             tier=None if not names else names[-1] if n < count // 2 else names[0],
+            reduced="figures of every 60 s" if n < FIGURES["reduced"] else None,
             heat_s_a_day=(0.5 + 40.0 * (n % 3 == 1)) if names else None,
         )
         for n, size in enumerate(sizes)
@@ -366,6 +372,18 @@ def storage(time_ns: int) -> Storage:
         measured_bytes_a_day=91e9,
         measured_over_s=5400.0,
         partitions=partitions,
+        reduced=None
+        if not FIGURES["reduced"]
+        else ReducedStorage(
+            periods=FIGURES["reduced"],
+            readings=9_000_000,
+            rows_before=9_100_000,
+            rows_after=100_000,
+            bytes_before=800 * 2**20,
+            bytes_after=8 * 2**20,
+            from_ns=[partitions[0].start_ns],
+            to_ns=[partitions[FIGURES["reduced"] - 1].end_ns],
+        ),
         journal=JournalStorage(
             size_bytes=3 * 2**20, room_bytes=2**32, limit_bytes=2**32, segment_bytes=64 * 2**20, problem=None
         ),
@@ -414,6 +432,7 @@ def build_app(served: Served) -> FastAPI:
     app.include_router(_status_routes(served))
     app.include_router(instrument_routes(FIGURES, CHANNELS, lambda: served.now))
     app.include_router(_readings_routes())
+    app.include_router(_storage_routes())
     app.include_router(_mark_routes())
     app.include_router(_experiment_routes())
     app.include_router(visit_routes(FIGURES, ASKED))
@@ -504,11 +523,6 @@ def _status_routes(served: Served) -> APIRouter:
     async def asked() -> dict[str, int]:
         return ASKED
 
-    @app.get("/api/v1/storage")
-    async def stored() -> Storage:
-        ASKED["storage"] += 1
-        return storage(time.time_ns())
-
     @app.post("/figures")
     async def figures(changes: dict[str, Any]) -> None:
         unknown = changes.keys() - FIGURES.keys()
@@ -516,6 +530,25 @@ def _status_routes(served: Served) -> APIRouter:
             raise HTTPException(422, f"no such figures: {sorted(unknown)}")
         FIGURES.update(changes)
         FIGURES["marks"] = [Mark.model_validate(mark) for mark in FIGURES["marks"]]
+
+    return app
+
+
+def _storage_routes() -> APIRouter:
+    app = APIRouter()
+
+    @app.get("/api/v1/storage")
+    async def stored() -> Storage:
+        ASKED["storage"] += 1
+        return storage(time.time_ns())
+
+    @app.post("/api/v1/tiers/move", status_code=202)
+    async def move(order: TierMove, request: Request) -> MoveOrdered:
+        if request.headers["authorization"] != f"Bearer {TOKEN}":
+            raise HTTPException(401, "this is not the API's token")
+        if order.partition not in {each.name for each in storage(time.time_ns()).groups[order.group].partitions}:
+            raise HTTPException(404, f"{order.group} has no partition '{order.partition}' with readings")
+        return MoveOrdered(group=order.group, name=order.partition, source="fast", target=order.tier, size_bytes=2**30)
 
     return app
 
@@ -531,10 +564,12 @@ def _readings_routes() -> APIRouter:
         return GroupDescription(name=group, instruments=names, channels=channels, record_bytes=20 + 8 * len(channels))
 
     @app.get("/api/v1/groups/{group}/readings")
-    async def readings(group: str, instrument: str, start_ns: int, end_ns: int, points: int) -> Readings:
+    async def readings(
+        group: str, instrument: str, start_ns: int, end_ns: int, points: int, raw_from_ns: int
+    ) -> Readings:
         if FIGURES["readings_fail"]:
             raise HTTPException(503, "the store does not answer")
-        times = list(range(start_ns, end_ns, (end_ns - start_ns) // min(points, 300)))
+        times = list(range(raw_from_ns, end_ns, (end_ns - raw_from_ns) // min(points, 300)))
         number = int(instrument.removeprefix(f"{group}_"))
         values = [math.sin(t / 2e10 + number) for t in times]
         return Readings(
@@ -548,9 +583,31 @@ def _readings_routes() -> APIRouter:
             trigger=list(range(len(times))),
             channels={name: [value * (i + 1) for value in values] for i, name in enumerate(CHANNELS)},
             units=dict.fromkeys(CHANNELS, "V"),
+            **(reduced_figures(start_ns, end_ns) if FIGURES["reduced"] else {}),
         )
 
     return app
+
+
+def reduced_figures(start_ns: int, end_ns: int) -> dict[str, Any]:
+    """Of the first half of a range figures of every hour; nothing of a shorter one."""
+    step = 3_600 * 1_000_000_000
+    begins = [*range(start_ns // step * step, start_ns + (end_ns - start_ns) // 2, step)]
+    if end_ns - start_ns < 2 * step:
+        return {}
+    ones = [1.0] * len(begins)
+    of_channel = ChannelFigures(
+        n=[3_600] * len(begins), mean=ones, m2=ones, least=[-1.0] * len(begins), greatest=[2.0] * len(begins)
+    )
+    reduced = Reduced(
+        asked_step_s=60.0,
+        coarser=True,
+        time_ns=begins,
+        step_s=[3_600.0] * len(begins),
+        readings=[3_600] * len(begins),
+        channels=dict.fromkeys(CHANNELS, of_channel),
+    )
+    return {"decimated_from_ns": [begins[0]], "decimated_to_ns": [begins[-1] + step], "reduced": reduced}
 
 
 async def main(port: int) -> None:

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from dashboard.tabs.storage.callbacks import STORAGE_S
 from schemas.api.status import Shortfall
 from tests.page.browser import OPENED_MS, Watched, grave
+from tests.page.served import TOKEN
 from tests.page.stage import Stage, ask, until
 
 pytestmark = pytest.mark.page
@@ -231,3 +232,81 @@ def test_partitions_are_drawn_by_time_in_the_colours_of_their_tiers(stage: Stage
     assert first.evaluate("e => e.isConnected")
     assert grave(page) == []
     assert fresh.errors == []
+
+
+DECIMATION = {
+    "periods": 4,
+    "readings": 9_000_000,
+    "reducing": {
+        "group": "bpm",
+        "name": "bpm_005",
+        "how": "figures of every 60 s",
+        "done": 0.25,
+        "left_s": 125.0,
+    },
+    "waiting": 2,
+}
+
+
+def test_what_was_reduced_and_what_comes_next_is_told(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    page.locator("#tab-storage").click()
+    expect(page.locator("#storage-picture .bars .point")).to_have_count(3)
+    expect(page.locator("#reduced-box")).to_be_hidden()
+    stage.figures(partitions=12, reduced=4, decimation=DECIMATION)
+    expect(page.locator("#storage-next")).to_contain_text(
+        "decimation: reducing bpm_005 of bpm to figures of every 60 s: 25 %, 2 min left, then 2 partitions more;"
+        " 4 partitions reduced",
+        timeout=OPENED_MS,
+    )
+    for column, text in {
+        "periods": "4",
+        "rows": "9,100,000",
+        "stayed": "100,000",
+        "before": "800 MiB",
+        "after": "8.00 MiB",
+        "saved": "99 %",
+    }.items():
+        expect(cell(page, "reduced", "bpm", column)).to_have_text(text, timeout=OPENED_MS)
+    expect(cell(page, "reduced", "bpm", "stretches")).to_contain_text(" to ")
+    # What is reduced now is framed.
+    expect(page.locator("#storage-picture .shapelayer path")).to_have_count(1)
+    at_ns = time.time_ns() + 7200 * 10**9
+    problem = "the disk has no room"
+    stage.figures(
+        decimation=DECIMATION
+        | {"reducing": None, "next": {"group": "bpm", "name": "bpm_006", "at_ns": at_ns}, "problem": problem}
+    )
+    expect(page.locator("#storage-next")).to_contain_text("decimation: next: bpm_006 of bpm, in 2 h")
+    expect(page.locator("#storage-next")).to_contain_text(problem)
+    assert grave(page) == []
+    assert fresh.errors == []
+
+
+def test_a_partition_is_moved_by_hand_with_the_token(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    page.locator("#tab-storage").click()
+    expect(page.locator("#storage-picture .bars .point")).to_have_count(3)
+    expect(page.locator("#move-box")).to_be_hidden()
+    stage.figures(partitions=12, tiers=TIERS)
+    box = page.locator("#move-box")
+    expect(box).to_be_visible(timeout=OPENED_MS)
+    send = box.get_by_role("button", name="Move")
+    send.click()
+    expect(box.locator("[data-field=partition]")).to_contain_text("partition")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    box.locator("[data-field=partition] input").fill("bpm_004")
+    box.locator("[data-field=tier] input").first.click()
+    page.get_by_role("option", name="slow").click()
+    send.click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Move bpm_004 of bpm to slow")
+    dialog.locator("input[type=password]").fill(TOKEN)
+    dialog.get_by_role("button", name="Send").click()
+    expect(page.locator("#move-outcome")).to_have_text("bpm_004 is moved to slow next.")
+    box.locator("[data-field=partition] input").fill("bpm_999")
+    send.click()
+    dialog.locator("input[type=password]").fill(TOKEN)
+    dialog.get_by_role("button", name="Send").click()
+    expect(page.locator("#move-outcome")).to_contain_text("bpm has no partition 'bpm_999' with readings")
+    assert grave(page) == []

@@ -34,6 +34,30 @@ def test_a_cell_opens_the_trend_of_its_instrument_and_the_address_remembers_it(s
     expect(page).not_to_have_url(re.compile("instrument"))
 
 
+def test_a_longer_trend_has_a_band_where_readings_were_reduced(stage: Stage, fresh: Watched) -> None:
+    page = fresh.page
+    stage.figures(reduced=4)
+    page.locator(".cell").nth(6).click()
+    lines = page.locator("#trend-graph .js-plotly-plot path.js-line")
+    expect(lines).to_have_count(4)
+    expect(page.locator("#trend-note")).not_to_contain_text("Reduced")
+    page.locator("#trend-span").get_by_text("30 d").click()
+    # Of each channel the readings, the mean, and the two edges of the band, which have no line.
+    expect(page.locator("#trend-graph .js-plotly-plot path.js-fill")).to_have_count(4, timeout=BACK_MS)
+    note = page.locator("#trend-note")
+    expect(note).to_contain_text("3,000 readings stored in the last 5 minutes")
+    expect(note).to_contain_text("What was not reduced is drawn of the last 5 minutes alone. Reduced: ")
+    expect(note).to_contain_text(
+        "; the band is from the least to the greatest, with the mean, in steps of 3,600 s, coarser than the 60 s that"
+        " fit."
+    )
+    page.locator("#trend-span").get_by_text("1 h", exact=True).click()
+    expect(page.locator("#trend-graph .js-plotly-plot path.js-fill")).to_have_count(0)
+    expect(note).to_contain_text("in the last 60 minutes")
+    assert grave(page) == []
+    assert fresh.errors == []
+
+
 def test_an_instrument_out_of_step_tells_by_how_much(stage: Stage, fresh: Watched) -> None:
     page, cell = fresh.page, fresh.page.locator(".cell").nth(7)
     expect(cell).to_have_attribute("title", "bpm_007")

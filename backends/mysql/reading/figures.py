@@ -19,11 +19,11 @@ from backends.mysql.protocol.records import EXACT, Field, ResultFormat, floats_d
 from backends.mysql.protocol.sql import compiled, quoted
 from backends.mysql.reading.reduced import reduced
 from backends.sql.accounting import select_decimated
-from backends.sql.across import means_across
+from backends.sql.across import figures_across, means_across
 from backends.sql.decimation import decimated_of
 from backends.sql.tables import GroupTables
 from schemas.batch import Layout
-from schemas.queries import Aggregate, Means, Reduction, aggregate_dtype
+from schemas.queries import Aggregate, Figures, Means, Reduction, aggregate_dtype
 from schemas.readings import Array, Channel
 
 CHUNK_BYTES = 2 * 1024 * 1024
@@ -32,24 +32,27 @@ BEGIN = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH
 _KEY = np.dtype([("instrument", "<i8"), ("step", "<i8")])
 
 
-async def figures(connection: Connection, tables: GroupTables, query: Reduction) -> Array:
-    """Answer Means or Aggregate, of one snapshot; means also of what was reduced."""
+async def figures(connection: Connection, tables: GroupTables, query: Reduction | Figures) -> Array:
+    """Answer Means, Aggregate or Figures, of one snapshot; means also of what was reduced."""
     await connection.run(BEGIN)
-    if isinstance(query, Means):
-        answer = await _means_across(connection, tables, query)
-    else:
+    if isinstance(query, Aggregate):
         answer = await _raw(connection, tables, query)
+    else:
+        answer = await _across(connection, tables, query)
     await connection.run("COMMIT")
     return answer
 
 
-async def _means_across(connection: Connection, tables: GroupTables, query: Means) -> Array:
+async def _across(connection: Connection, tables: GroupTables, query: Means | Figures) -> Array:
     found = select_decimated(str(tables.data.schema), query.group.name)
     account = decimated_of(await connection.fetch(compiled(found)))
 
     async def readings(part: Means, use: Callable[[Array], None]) -> None:
         await _in_chunks(connection, tables, part, use)
 
+    if isinstance(query, Figures):
+        of_instrument = partial(reduced, connection, tables, instrument=query.instrument)
+        return await figures_across(query, account, readings=readings, reduced=of_instrument)
     return await means_across(
         query,
         account,

@@ -9,13 +9,19 @@ from backends.sql.tables import GroupTables, reduced_columns
 from schemas.readings import Array
 
 
-async def reduced(connection: Connection, tables: GroupTables, start_ns: int, end_ns: int) -> Array:
-    """Figures of buckets with start_ns <= begin < end_ns: `reduced_dtype(group)`, by time and instrument."""
+async def reduced(
+    connection: Connection, tables: GroupTables, start_ns: int, end_ns: int, instrument: int | None = None
+) -> Array:
+    """Figures of buckets with start_ns <= begin < end_ns: `reduced_dtype(group)`, by time and instrument.
+
+    instrument: only of this one.
+    """
     schema, name = str(tables.data.schema), tables.reduced.name
     if not await tables_there(connection, schema, [name]):
         # An older triggerlog has made the group, and nothing of it was reduced.
         return together([], tables.group)
-    within = f"time_ns >= {start_ns} AND time_ns < {end_ns} ORDER BY time_ns, instrument"
+    of = "" if instrument is None else f" AND instrument = {instrument}"
+    within = f"time_ns >= {start_ns} AND time_ns < {end_ns}{of} ORDER BY time_ns, instrument"
     return read_reduced(await connection.select(select_reduced(tables, within)), tables.group)
 
 

@@ -19,19 +19,19 @@ from backends.postgresql.protocol.copy import RowFormat, decode_reduced
 from backends.postgresql.protocol.sql import compiled, quoted
 from backends.sql import selects
 from backends.sql.accounting import select_decimated
-from backends.sql.across import means_across
+from backends.sql.across import figures_across, means_across
 from backends.sql.decimation import decimated_of
 from backends.sql.tables import GroupTables, reduced_columns
 from schemas.batch import Layout
 from schemas.decimation import reduced_dtype
-from schemas.queries import EXTREMES, Aggregate, Means, Reduction, WindowReadings, aggregate_dtype, means_dtype
+from schemas.queries import EXTREMES, Aggregate, Figures, Means, Reduction, WindowReadings, aggregate_dtype, means_dtype
 from schemas.readings import Array, Channel
 
 Column = sa.ColumnElement[Any]
 
 
-async def answer(connection: Connection, tables: GroupTables, query: Reduction) -> Array:
-    """Answer `Means` or `Aggregate`; means also of what was reduced."""
+async def answer(connection: Connection, tables: GroupTables, query: Reduction | Figures) -> Array:
+    """Answer `Means`, `Aggregate` or `Figures`; means also of what was reduced."""
     if isinstance(query, Aggregate):
         return await _raw(connection, tables, query)
     async with connection.transaction(isolation="repeatable_read", readonly=True):
@@ -41,6 +41,9 @@ async def answer(connection: Connection, tables: GroupTables, query: Reduction) 
         async def readings(part: Means, use: Callable[[Array], None]) -> None:
             await output.readings_in_chunks(connection, tables, _within(tables, part), use)
 
+        if isinstance(query, Figures):
+            of_instrument = partial(reduced, connection, tables, instrument=query.instrument)
+            return await figures_across(query, account, readings=readings, reduced=of_instrument)
         return await means_across(
             query,
             account,
@@ -83,8 +86,13 @@ def _within(tables: GroupTables, query: Means) -> sa.Select[Any]:
     return selects.readings_in_window(tables, window).order_by(None)
 
 
-async def reduced(connection: Connection, tables: GroupTables, start_ns: int, end_ns: int) -> Array:
-    """Figures of buckets with start_ns <= begin < end_ns: `reduced_dtype(group)`, by time and instrument."""
+async def reduced(
+    connection: Connection, tables: GroupTables, start_ns: int, end_ns: int, instrument: int | None = None
+) -> Array:
+    """Figures of buckets with start_ns <= begin < end_ns: `reduced_dtype(group)`, by time and instrument.
+
+    instrument: only of this one.
+    """
     name = quoted(str(tables.data.schema), tables.reduced.name)
     if await connection.fetchval("SELECT to_regclass($1) IS NULL", name):
         # An older triggerlog has made the group, and nothing of it was reduced.
@@ -92,6 +100,8 @@ async def reduced(connection: Connection, tables: GroupTables, start_ns: int, en
     columns = [tables.reduced.c[column.name] for column in reduced_columns(tables.group)]
     time_ns = tables.reduced.c.time_ns
     found = sa.select(*columns).where(time_ns >= start_ns, time_ns < end_ns)
+    if instrument is not None:
+        found = found.where(tables.reduced.c.instrument == instrument)
     figures = decode_reduced(await output.copied(connection, found), tables.group)
     return figures[np.lexsort((figures["instrument"], figures["time_ns"]))]
 

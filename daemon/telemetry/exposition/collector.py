@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 from daemon.core.monitoring.metrics import BOUNDS_MS
 from daemon.sources.kinds import KINDS
 from daemon.telemetry.exposition.conditions import serving
+from daemon.telemetry.exposition.decimation import reducing
 from daemon.telemetry.exposition.retention import dropping
 from daemon.telemetry.exposition.tiers import tiering
 from daemon.telemetry.exposition.visits import visiting
@@ -56,6 +57,7 @@ class StatusCollector(Collector):
         yield from visiting(status)
         yield from serving(status)
         yield from dropping(status)
+        yield from reducing(status)
         yield from tiering(status)
 
     def _latency(self) -> Metric:

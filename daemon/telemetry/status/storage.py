@@ -12,10 +12,11 @@ from daemon.telemetry.status.forecasts import full_in_days
 from daemon.telemetry.status.reporter import Reporter
 from daemon.telemetry.store.growth import DAY_S
 from daemon.telemetry.store.report import StoreReport
-from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
+from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, ReducedStorage, Storage
 from schemas.batch import Layout
 from schemas.config import JournalConfig
-from schemas.retention import Dropped
+from schemas.decimation import Decimated
+from schemas.retention import Dropped, spans_of
 
 PARTITIONS_EVERY_S = 30.0
 """Asking for them looks at every partition's size: seldom enough not to slow the writing."""
@@ -29,8 +30,8 @@ MIB = 2**20
 class StorageReport:
     """Reports on storage; the server is asked for nothing but the partitions, however many want to know.
 
-    dropped: what retention has dropped of a group. tier_named: the tier that a place is. heat_of: how hot a
-    group's partition is, in s a day.
+    dropped, reduced: what retention has dropped of a group, and decimation reduced. tier_named: the tier that a place
+    is. heat_of: how hot a group's partition is, in s a day.
     """
 
     def __init__(
@@ -40,12 +41,14 @@ class StorageReport:
         reporter: Reporter,
         *,
         dropped: Callable[[str], Sequence[Dropped]] = lambda group: (),
+        reduced: Callable[[str], Sequence[Decimated]] = lambda group: (),
         tier_named: Callable[[str | None], str | None] = lambda place: None,
         heat_of: Callable[[str, str], float | None] = lambda group, name: None,
     ) -> None:
         self._heat_of = heat_of
         self._tier_named = tier_named
         self._dropped = dropped
+        self._reduced = reduced
         self._store = store
         self._report = report
         self._reporter = reporter
@@ -108,7 +111,8 @@ class StorageReport:
         rows = facts.rows.get(name, 0) if facts else 0
         size = facts.size_bytes.get(name, 0) if facts else 0
         figures = pipeline.figures()
-        dropped = sum(each.readings for each in self._dropped(name))
+        account = self._reduced(name)
+        dropped = sum(each.readings for each in (*self._dropped(name), *account))
         readings = max(rows * _readings_a_row(pipeline), figures.account - dropped)
         each = size / readings if readings and size else None
         measured, over_s = self._report.growth.bytes_a_day(name)
@@ -120,11 +124,12 @@ class StorageReport:
             growth_bytes_a_day=None if each is None else each * self._reporter.commit_rate(name) * DAY_S,
             measured_bytes_a_day=measured,
             measured_over_s=over_s,
-            partitions=[self._partition(name, found) for found in self._partitions.get(name, ())],
+            partitions=[self._partition(name, found, account) for found in self._partitions.get(name, ())],
+            reduced=_reduced(account, self._partitions.get(name, ())),
             journal=_journal(figures, self._reporter.config.journal) if pipeline.has_journal else None,
         )
 
-    def _partition(self, group: str, found: Partition) -> PartitionStorage:
+    def _partition(self, group: str, found: Partition, account: Sequence[Decimated]) -> PartitionStorage:
         return PartitionStorage(
             name=found.name,
             start_ns=found.start_ns,
@@ -132,6 +137,7 @@ class StorageReport:
             rows=found.rows,
             size_bytes=found.size_bytes,
             tier=None if found.readings_bytes is None else self._tier_named(found.place),
+            reduced=next((each.how.words for each in account if each.period.name == found.name), None),
             heat_s_a_day=None if found.readings_bytes is None else self._heat_of(group, found.name),
         )
 
@@ -156,3 +162,24 @@ def _growth(groups: Mapping[str, GroupStorage]) -> float:
         measured = group.measured_bytes_a_day
         growth += (group.growth_bytes_a_day or 0.0) if measured is None else measured
     return growth
+
+
+def _reduced(account: Sequence[Decimated], partitions: Sequence[Partition]) -> ReducedStorage | None:
+    ended = [each for each in account if each.ended_ns is not None]
+    if not ended:
+        return None
+    names = {each.period.name for each in ended}
+    there = [each for each in partitions if each.name in names]
+    spans = spans_of(each.period for each in ended)
+    gone = sum(rows for each in ended for rows in each.stored.values())
+    stayed = sum(each.rows for each in there)
+    return ReducedStorage(
+        periods=len(ended),
+        readings=sum(each.readings for each in ended),
+        rows_before=gone + stayed,
+        rows_after=stayed,
+        bytes_before=sum(each.size_bytes for each in ended),
+        bytes_after=sum(each.readings_bytes or 0 for each in there),
+        from_ns=[span.start_ns for span in spans],
+        to_ns=[span.end_ns for span in spans],
+    )

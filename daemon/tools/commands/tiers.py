@@ -15,13 +15,14 @@ from daemon.core.moments import rfc3339
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed, examples
 from daemon.core.outside import Outside
-from daemon.retention.limits import newest_of, states_of
-from daemon.retention.planner import GIB, kept_of, period_of
+from daemon.retention.limits import newest_of
+from daemon.retention.planner import GIB
+from daemon.tiers.by_hand import MoveRefused, move_by_hand, named
 from daemon.tiers.heat import Heat
 from daemon.tiers.keeper import moved_patiently, words_of
 from daemon.tiers.limits import aging, half_life_s, planned, tiers_of
 from daemon.tiers.pace import Paced
-from daemon.tiers.planner import Plan, PlannedMove, Tier, tier_of
+from daemon.tiers.planner import Plan, Tier, tier_of
 from daemon.tiers.remembered import HeatFile, heat_of
 from daemon.tools.in_store import asked
 from daemon.tools.options import AsJson, File
@@ -34,8 +35,6 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
-
-ELSEWHERE = "(no tier)"
 
 
 @app.command("plan", epilog=examples("triggerlog tiers plan beam.toml", "triggerlog tiers plan beam.toml --json"))
@@ -76,7 +75,7 @@ def list_(file: File, as_json: AsJson = False) -> None:
         return
     for group, each in rows:
         size = f"{each.size_bytes / GIB:,.3g} GiB"
-        what = f"{_named(each.place, tiers)}, {size}, about {each.rows:,} rows, {_hot(heat.of((group, each.name)))}"
+        what = f"{named(each.place, tiers)}, {size}, about {each.rows:,} rows, {_hot(heat.of((group, each.name)))}"
         typer.echo(f"{group} {each.name}: {what}")
 
 
@@ -97,44 +96,23 @@ def move(
 
 
 async def _moved(loaded: LoadedConfig, store: Store, group: str, partition: str, tier: str) -> str:
-    tiers = tiers_of(loaded.config)
-    number = next((number for number, each in enumerate(tiers) if each.name == tier), None)
-    if number is None:
-        raise CommandFailed(f"TIER: there is no tier {tier!r}, but {', '.join(each.name for each in tiers)}")
-    found = await store.partitions()
-    one = _partition(found, group, partition)
-    state = next(each for each in states_of(loaded.config, found, {}, {}, newest={}) if each.name == group)
-    if not one.may_move:
-        why = "it takes what fits no other partition, or an older triggerlog has made it"
-        raise CommandFailed(f"PARTITION: {partition} of {group} stays where it is: {why}")
-    if one in kept_of(state, time.time_ns()):
-        raise CommandFailed(f"PARTITION: {partition} is one of the {NEWEST} newest of {group}, which never move")
-    if one.place == tiers[number].place:
+    try:
+        found = await store.partitions()
+        wanted = move_by_hand(loaded.config, found, group, partition, tier, now_ns=time.time_ns())
+    except MoveRefused as refused:
+        see = "; `list` names them" if refused.part == "partition" and not refused.is_there else ""
+        raise CommandFailed(f"{refused.part.upper()}: {refused}{see}") from None
+    if wanted is None:
         return f"{partition} of {group} lies in {tier} already."
     assert isinstance(store, Tiered)
-    planned_move = PlannedMove(
-        period=period_of(state, one),
-        source=_named(one.place, tiers),
-        target=tiers[number],
-        reason="by hand",
-        nbytes=one.readings_bytes or 0,
-    )
+    rate = next(each.mib_per_s for each in loaded.config.tiers if each.name == tier)
     began_s = time.monotonic()
     try:
-        await moved_patiently(store, planned_move, Paced(planned_move.nbytes, loaded.config.tiers[number].mib_per_s))
+        await moved_patiently(store, wanted, Paced(wanted.nbytes, rate))
     except PeriodTouched as error:
         raise CommandFailed(f"{error}; it stays where it is, try it again") from None
-    size = f"{planned_move.nbytes / GIB:,.3g} GiB in {time.monotonic() - began_s:,.1f} s"
-    return f"{partition} of {group} was moved from {planned_move.source} to {tier}: {size}."
-
-
-def _partition(found: Mapping[str, Sequence[Partition]], group: str, partition: str) -> Partition:
-    if group not in found:
-        raise CommandFailed(f"GROUP: there is no group {group!r} with partitions, but {', '.join(found)}")
-    for each in found[group]:
-        if each.name == partition and each.readings_bytes is not None:
-            return each
-    raise CommandFailed(f"PARTITION: {group} has no partition {partition!r} with readings; `list` names them")
+    size = f"{wanted.nbytes / GIB:,.3g} GiB in {time.monotonic() - began_s:,.1f} s"
+    return f"{partition} of {group} was moved from {wanted.source} to {tier}: {size}."
 
 
 def _with_tiers(file: File) -> LoadedConfig:
@@ -172,11 +150,6 @@ async def look_at_tiers(loaded: LoadedConfig) -> tuple[Problem, ...]:
     number = {tier.name: i for i, tier in enumerate(loaded.config.tiers)}
     fix = f"raise it, or set a shorter `database.partition`: the {NEWEST} newest of a group never move"
     return tuple(wrong(words_of(each), fix, f"tiers[{number[each.tier]}].max_gib") for each in made.short)
-
-
-def _named(place: str | None, tiers: Sequence[Tier]) -> str:
-    number = tier_of(place, tiers)
-    return ELSEWHERE if number is None else tiers[number].name
 
 
 def _hot(s_a_day: float | None) -> str:

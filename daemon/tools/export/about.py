@@ -1,6 +1,6 @@
 """The description that a file holds of itself, and the interface of a writer."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -11,6 +11,7 @@ from daemon.core.moments import rfc3339
 from daemon.tools.export.span import Choice, Span
 from schemas.batch import Layout
 from schemas.conditions.calibration import POSITION
+from schemas.decimation import FIGURES, reduced_dtype
 from schemas.folders.folders import Folder
 from schemas.marks import Mark
 from schemas.readings import Array, Channel
@@ -66,6 +67,40 @@ class About:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReducedAbout:
+    """The origin of figures: that of the readings beside them, with what was reduced as it was after them."""
+
+    readings: About
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it for JSON."""
+        channels = [{"name": each.name, "units": each.unit, "dtype": each.dtype} for each in self.channels]
+        return self.readings.as_json() | {"content": "figures of readings that were reduced", "channels": channels}
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Of what there are figures."""
+        return self.readings.choice.channels
+
+    @property
+    def columns(self) -> Iterator[tuple[str, str, str]]:
+        """A column a figure of each channel: its name, dtype and unit."""
+        for channel in self.channels:
+            square = f"({channel.unit})^2" if channel.unit else ""
+            units = {"n": "", "mean": channel.unit, "m2": square, "least": channel.unit, "greatest": channel.unit}
+            forms = reduced_dtype(self.readings.choice.group)[channel.name]
+            for figure, unit in units.items():
+                yield f"{channel.name}_{figure}", forms[figure].str, unit
+
+    def values_of(self, figures: Array) -> dict[str, Array]:
+        """The values of figures, `figures_dtype(group)`, by column; also those of what is no channel."""
+        bucket = {name: figures[name] for name in ("instrument", "time_ns", "step_ns", "readings")}
+        return bucket | {
+            f"{channel.name}_{figure}": figures[channel.name][figure] for channel in self.channels for figure in FIGURES
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
 class FolderAbout:
     """The origin of the intervals of a file.
 
@@ -104,10 +139,13 @@ def _written(logger: str) -> dict[str, Any]:
 
 
 class Writer(Protocol):
-    """Writes rows into one file. It is made with the file's path, and `About` or `FolderAbout`."""
+    """Writes rows into one file. It is made with the file's path, and the about of what is written."""
 
     def write(self, block: Array) -> None:
-        """Add readings (`answer_dtype(group)`, and the fields that a calibration adds), or intervals of the folder.
+        """Add rows.
+
+        They are readings (`answer_dtype(group)`, and the fields that a calibration adds), figures
+        (`figures_dtype(group)`), or intervals of the folder.
 
         Raises:
             OSError: it cannot be written.

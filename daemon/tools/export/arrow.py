@@ -1,4 +1,4 @@
-"""Arrow columns of readings and of intervals, and their writers: Parquet, and CSV with units in the header."""
+"""Arrow columns of readings, figures and intervals, and their writers: Parquet, and CSV with units in the header."""
 
 import gzip
 import json
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from daemon.tools.export.about import TIME_UNITS, About, FolderAbout
+from daemon.tools.export.about import TIME_UNITS, About, FolderAbout, ReducedAbout
 from schemas.folders.blocks import OPEN
 from schemas.readings import CHANNEL_DTYPES, Array
 
@@ -43,6 +43,43 @@ class ReadingColumns:
         """Which calibrations were used."""
         calibration = self._about.calibration
         return {} if calibration is None else {"calibration": json.dumps(calibration.as_json())}
+
+
+class FigureColumns:
+    """A row a bucket and instrument: instrument, time, time_ns, step_ns, readings, and the figures of each channel."""
+
+    def __init__(self, about: ReducedAbout) -> None:
+        self._about = about
+        self._names = pa.array(about.readings.choice.group.instruments, pa.string())
+        fields = [
+            _INSTRUMENT,
+            _TIME,
+            _time_ns("where the bucket begins"),
+            pa.field("step_ns", pa.int64(), nullable=False, metadata={"meaning": "how long it is"}),
+            pa.field("readings", pa.int64(), nullable=False),
+        ]
+        fields += [
+            pa.field(name, pa.from_numpy_dtype(np.dtype(dtype)), nullable=False, metadata={"units": unit})
+            for name, dtype, unit in about.columns
+        ]
+        self.schema = pa.schema(fields, metadata={"triggerlog": json.dumps(about.as_json())})
+
+    def of(self, block: Array) -> pa.RecordBatch:
+        """Lay figures out."""
+        values = {name: np.ascontiguousarray(each) for name, each in self._about.values_of(block).items()}
+        times = pa.array(values.pop("time_ns"))
+        instruments = pa.array(values.pop("instrument").astype(np.int16))
+        columns = [
+            pa.DictionaryArray.from_arrays(instruments, self._names),
+            times.cast(pa.timestamp("ns", tz="UTC")),
+            times,
+            *(pa.array(each) for each in values.values()),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def known_at_end(self) -> dict[str, str]:
+        """Nothing more."""
+        return {}
 
 
 class IntervalColumns:
@@ -84,6 +121,15 @@ class IntervalColumns:
         return {}
 
 
+_INSTRUMENT = pa.field("instrument", pa.dictionary(pa.int16(), pa.string()), nullable=False)
+_TIME = pa.field("time", pa.timestamp("ns", tz="UTC"), nullable=False)
+
+
+def _time_ns(meaning: str = "") -> pa.Field:
+    about = {"units": TIME_UNITS} | ({"meaning": meaning} if meaning else {})
+    return pa.field("time_ns", pa.int64(), nullable=False, metadata=about)
+
+
 def _kind(dtype: str) -> pa.DataType:
     return pa.from_numpy_dtype(np.dtype(CHANNEL_DTYPES[dtype]))
 
@@ -93,9 +139,9 @@ def schema_of(about: About) -> pa.Schema:
     fields = [
         pa.field("run", pa.int32(), nullable=False),
         pa.field("trigger", pa.int64(), nullable=False),
-        pa.field("instrument", pa.dictionary(pa.int16(), pa.string()), nullable=False),
-        pa.field("time", pa.timestamp("ns", tz="UTC"), nullable=False),
-        pa.field("time_ns", pa.int64(), nullable=False, metadata={"units": TIME_UNITS}),
+        _INSTRUMENT,
+        _TIME,
+        _time_ns(),
     ]
     fields += [
         pa.field(channel.name, _kind(channel.dtype), nullable=False, metadata={"units": channel.unit})

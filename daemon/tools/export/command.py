@@ -6,7 +6,7 @@ import json
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -24,9 +24,9 @@ from daemon.core.outcome import CommandFailed, examples, require_extra
 from daemon.pipeline.assembly.progress import MOST_TRIGGER
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
-from daemon.tools.export.about import About, FolderAbout, Writer
+from daemon.tools.export.about import About, FolderAbout, ReducedAbout, Writer
 from daemon.tools.export.dropped import decimated_of, dropped_of
-from daemon.tools.export.exporting import Written, whole_or_none
+from daemon.tools.export.exporting import Written, export_figures, whole_or_none
 from daemon.tools.export.exporting import export as write_export
 from daemon.tools.export.folders import FolderChoice, export_folder, folder_time
 from daemon.tools.export.marks import beside, marks_of, write_csv
@@ -101,9 +101,11 @@ def export(
     """
     ending = _ending(output)
     is_csv = ".csv" in ending
-    with_marks = beside(output, "marks.csv") if is_csv else None
-    with_calibration = beside(output, "calibration.json") if is_csv and calibrated else None
-    for path in filter(None, (output, with_marks, with_calibration)):
+    with_marks = beside(output, ending, "marks.csv") if is_csv else None
+    with_calibration = beside(output, ending, "calibration.json") if is_csv and calibrated else None
+    # HDF5 has all of it in one file.
+    with_figures = None if NEEDED[ending] == "h5py" or folder else beside(output, ending, f"reduced{ending}")
+    for path in filter(None, (output, with_marks, with_calibration, with_figures)):
         if path.exists() and not force:
             raise CommandFailed(f"--output: {path} exists; give another name, or --force")
     loaded = load_config(file)
@@ -128,9 +130,17 @@ def export(
         instruments=_positions(instruments, known.instruments, "--instruments"),
     )
     began = time.monotonic()
-    with whole_or_none(output) as part:
+    perhaps = nullcontext() if with_figures is None else whole_or_none(with_figures, is_optional=True)
+    with whole_or_none(output) as part, perhaps as figures_part:
         written, about = asyncio.run(
-            _export(loaded, layout_of(section, loaded.config), choice, calibrating, partial(writer_of, part, ending))
+            _export(
+                loaded,
+                layout_of(section, loaded.config),
+                choice,
+                calibrating,
+                partial(writer_of, part, ending),
+                figures_writer_of=partial(writer_of, figures_part or part, ending),
+            )
         )
         marks = about.marks
         if with_marks is not None:
@@ -145,10 +155,12 @@ def export(
         if spans:
             stretches = ", ".join(f"{rfc3339(each.start_ns)} to {rfc3339(each.end_ns)}" for each in spans)
             said += f"; {words}: {stretches}"
+    if written.figures:
+        said += f", {written.figures:,} figures of them{f' in {with_figures}' if with_figures else ''}"
+    when = f", {rfc3339(written.first_ns)} to {rfc3339(written.last_ns)}" if written.readings else ""
     typer.echo(
-        f"{output}: {written.readings:,} readings of group {known.name}, {rfc3339(written.first_ns)} to"
-        f" {rfc3339(written.last_ns)}{said}, {output.stat().st_size / 2**20:.1f} MiB"
-        f" in {time.monotonic() - began:.1f} s"
+        f"{output}: {written.readings:,} readings of group {known.name}{when}{said},"
+        f" {output.stat().st_size / 2**20:.1f} MiB in {time.monotonic() - began:.1f} s"
     )
 
 
@@ -158,6 +170,8 @@ async def _export(
     choice: Choice,
     calibrating: Calibrating | None,
     writer_of: Callable[[About], Writer],
+    *,
+    figures_writer_of: Callable[[ReducedAbout], Writer],
 ) -> tuple[Written, About]:
     store = asked_store_of(loaded, give_up_s=PATIENCE_S)
     try:
@@ -190,9 +204,10 @@ async def _export(
                     bar.show(choice.group.name, f"{readings:,} readings, {rate:,.0f}/s", done=share, total=1.0)
 
                 written = await write_export(store, about, writer, progress)
+            written.figures = await export_figures(store, about, figures_writer_of)
     finally:
         await store.close()
-    if not written.readings:
+    if not (written.readings or written.figures):
         gone = "; readings of that time were dropped by retention" if about.dropped else ""
         gone = gone or ("; readings of that time were reduced" if about.decimated else "")
         raise CommandFailed(

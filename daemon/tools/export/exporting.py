@@ -3,16 +3,20 @@
 import asyncio
 import os
 from collections.abc import Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import aclosing, closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from backends.base import Store
-from daemon.tools.export.about import About, Writer
+from backends.base import Decimating, Store
+from backends.columns.figuring import Figuring
+from backends.decimation.across import parts_of, stretches_of
+from daemon.tools.export.about import About, ReducedAbout, Writer
 from daemon.tools.export.windows import AIM_BYTES, windows
+from schemas.queries import Figures
 from schemas.readings import Array
+from schemas.retention import overlapping, spans_of
 
 ROWS = 2**18
 """Readings that are written at once at least, except the last ones: small parts compress badly."""
@@ -23,9 +27,13 @@ Progress = Callable[[float, int], None]
 
 @dataclass(kw_only=True)
 class Written:
-    """The content of a file: how many readings, and the times of the first and the last (ns since 1970-01-01 UTC)."""
+    """What was written: how many readings, and the times of the first and the last (ns since 1970-01-01 UTC).
+
+    figures: rows of figures of what was reduced.
+    """
 
     readings: int = 0
+    figures: int = 0
     first_ns: int = 2**63 - 1
     last_ns: int = -(2**63)
 
@@ -38,11 +46,17 @@ class Written:
 
 
 @contextmanager
-def whole_or_none(path: Path) -> Iterator[Path]:
-    """Give a path to write to; the file gets its name once it is on the disk, and is removed after an error."""
+def whole_or_none(path: Path, *, is_optional: bool = False) -> Iterator[Path]:
+    """Give a path to write to; the file gets its name once it is on the disk, and is removed after an error.
+
+    is_optional: it may be that nothing is written; then no file of an earlier time is left either.
+    """
     part = path.with_name(f"{path.name}.part")
     try:
         yield part
+        if is_optional and not part.exists():
+            path.unlink(missing_ok=True)
+            return
         with part.open("rb") as file:
             os.fsync(file.fileno())
         part.replace(path)
@@ -80,6 +94,37 @@ async def export(
             await background.write(await _with_positions(about, np.concatenate(gathered)))
     finally:
         await background.done()
+    return written
+
+
+async def export_figures(store: Store, about: About, writer_of: Callable[[ReducedAbout], Writer]) -> int:
+    """Write figures of what was reduced of the span; how many. Without any no writer is made.
+
+    To be called after the readings were read: what is reduced meanwhile has figures then, and no reading is missing.
+    Figures are of whole buckets of all readings; what is chosen by run or trigger, which they do not know, has none.
+
+    Raises:
+        StoreError: the database does not answer.
+        OSError: the file cannot be written.
+    """
+    choice, span = about.choice, about.span
+    group = choice.group
+    if choice.run is not None or not (isinstance(store, Decimating) and isinstance(store, Figuring)):
+        return 0
+    account = (await store.decimated())[group.name]
+    stretches = stretches_of(account, Figures(group=group, start_ns=span.start_ns, end_ns=span.end_ns, step_ns=1))
+    if not stretches:
+        return 0
+    decimated = overlapping(spans_of(each.period for each in account), span.start_ns, span.end_ns)
+    written = 0
+    with closing(writer_of(ReducedAbout(readings=replace(about, decimated=decimated)))) as writer:
+        for stretch in stretches:
+            for start_ns, end_ns in parts_of(stretch, ROWS // group.size):
+                figures = await store.figures(Figures(group=group, start_ns=start_ns, end_ns=end_ns, step_ns=1))
+                if choice.instruments is not None:
+                    figures = figures[np.isin(figures["instrument"], choice.instruments)]
+                await asyncio.to_thread(writer.write, figures)
+                written += len(figures)
     return written
 
 

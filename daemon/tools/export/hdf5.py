@@ -6,7 +6,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from daemon.tools.export.about import TIME_UNITS, About, FolderAbout
+from daemon.tools.export.about import TIME_UNITS, About, FolderAbout, ReducedAbout
 from schemas.conditions.intervals import END
 from schemas.marks import Mark
 from schemas.readings import CHANNEL_DTYPES, Array
@@ -19,8 +19,8 @@ CHUNK = CHUNK_BYTES // 8
 class _ColumnFile:
     """A file with columns that grow."""
 
-    def __init__(self, path: Path, about: dict[str, Any]) -> None:
-        self._file = h5py.File(path, "w")
+    def __init__(self, path: Path, about: dict[str, Any], mode: str = "w") -> None:
+        self._file = h5py.File(path, mode)
         for name, value in about.items():
             if isinstance(value, str | int):
                 self._file.attrs[name] = value
@@ -29,10 +29,13 @@ class _ColumnFile:
 
     def write(self, block: Array) -> None:
         """Add rows."""
-        upto = self._count + len(block)
+        self._add(len(block), block)
+
+    def _add(self, count: int, values: Array | dict[str, Array]) -> None:
+        upto = self._count + count
         for name, column in self._columns.items():
             column.resize((upto,))
-            column[self._count : upto] = np.ascontiguousarray(block[name])
+            column[self._count : upto] = np.ascontiguousarray(values[name])
         self._count = upto
 
     def close(self) -> None:
@@ -83,6 +86,32 @@ class Hdf5Writer(_ColumnFile):
         if self._about.calibration is not None:
             _write_calibration(self._file.create_group("calibration"), self._about.calibration.as_json())
         super().close()
+
+
+class Hdf5ReducedWriter(_ColumnFile):
+    """Adds figures to a file with readings: `reduced` has a dataset a figure, and attributes of its own."""
+
+    def __init__(self, path: Path, about: ReducedAbout) -> None:
+        super().__init__(path, {}, mode="r+")
+        self._about = about
+        reduced = self._file.create_group("reduced")
+        for name, times in (
+            ("stretch_from_ns", [each.start_ns for each in about.readings.decimated]),
+            ("stretch_to_ns", [each.end_ns for each in about.readings.decimated]),
+        ):
+            reduced.create_dataset(name, data=np.array(times, "<i8")).attrs["units"] = TIME_UNITS
+        self._columns = {
+            "time_ns": _column(reduced, "time_ns", "<i8", {"units": TIME_UNITS, "meaning": "where the bucket begins"}),
+            "step_ns": _column(reduced, "step_ns", "<i8", {"meaning": "how long it is"}),
+            "instrument": _column(reduced, "instrument", "<i2", {"meaning": "position in /instruments"}),
+            "readings": _column(reduced, "readings", "<i8", {}),
+        }
+        for name, dtype, unit in about.columns:
+            self._columns[name] = _column(reduced, name, dtype, {"units": unit})
+
+    def write(self, block: Array) -> None:
+        """Add figures."""
+        self._add(len(block), self._about.values_of(block))
 
 
 def _write_marks(group: Any, marks: tuple[Mark, ...]) -> None:

@@ -36,9 +36,9 @@ def row_of(mark: Mark) -> dict[str, Any]:
     return {"time": rfc3339(mark.time_ns), **mark.model_dump(mode="json")}
 
 
-def beside(output: Path, ending: str) -> Path:
-    """A file beside a CSV, such as that of its marks: `x.marks.csv` of `x.csv` and `x.csv.gz`."""
-    return output.with_name(f"{output.name[: output.name.lower().index('.csv')]}.{ending}")
+def beside(output: Path, ending: str, other: str) -> Path:
+    """A file beside another, such as that of its marks: `x.marks.csv` of `x.csv` and `x.csv.gz`, of that ending."""
+    return output.with_name(f"{output.name[: -len(ending)]}.{other}")
 
 
 def write_csv(path: Path, marks: tuple[Mark, ...]) -> None:

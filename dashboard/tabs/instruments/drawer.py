@@ -11,20 +11,32 @@ from dashboard import zone
 from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
 from dashboard.tabs.figures import STRIP_HEIGHT, TRENDS, empty, graph_config, missing_strip, trends
-from dashboard.tabs.parts import HIDDEN
-from dashboard.words import time
+from dashboard.tabs.parts import HIDDEN, aria
+from dashboard.words import moment, time
 from schemas.api.readings import Missing, Readings
+from schemas.decimation import SECOND_NS
 from schemas.states import STATE_LETTERS, InstrumentState
 
 TREND_S = 300
+SPANS = {TREND_S: "5 min", 3_600: "1 h", 86_400: "1 d", 30 * 86_400: "30 d", 366 * 86_400: "1 y"}
+"""How far back the trend can go, in s."""
+
+RAW_MOST_S = 3_600
+"""Of a longer trend readings are drawn of the last `TREND_S` alone: the server would go through all partitions."""
+
 POINTS = 600
 LAST = 1000
 """Triggers of which its missing history is shown."""
+
+NAMED = 2
+"""Stretches that were reduced of which the note names the time, the newest."""
 
 RECENT_S = 2.0
 EMPTY = empty(STRIP_HEIGHT)
 UNSEEN = {"display": "none"}
 REFRESH_MS = 4_000
+LONG_MS = 60_000
+"""A trend of more than `TREND_S` is asked for anew so often."""
 
 STATE_WORDS: dict[InstrumentState, tuple[str, str]] = {
     InstrumentState.OK: ("■", "ok: in every one of the last triggers"),
@@ -59,6 +71,13 @@ def drawer() -> Any:
                     id="trend",
                     children=[
                         html.P("", id="trend-state"),
+                        dmc.SegmentedControl(
+                            id="trend-span",
+                            value=str(TREND_S),
+                            data=[{"value": str(span_s), "label": label} for span_s, label in SPANS.items()],
+                            size="xs",
+                            **aria("How far back the trend goes"),
+                        ),
                         html.P("", id="trend-note", role="status"),
                         html.P("Asking the daemon for its readings …", className="asking"),
                         html.P("", id="trend-missing"),
@@ -104,15 +123,19 @@ def drawer_callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
         Output("missing-strip", "style"),
         Output("trend-graph", "figure"),
         Output("trend-graph", "style", allow_duplicate=True),
+        Output("trend-again", "interval"),
         Input("picked", "data"),
         Input("trend-again", "n_intervals"),
+        Input("trend-span", "value"),
         prevent_initial_call=True,
         running=[(Output("trend", "className"), "asking", "answered")],
     )
-    async def show(picked: dict[str, Any] | None, _again: int | None) -> tuple[Any, ...]:
+    async def show(picked: dict[str, Any] | None, _again: int | None, span: str) -> tuple[Any, ...]:
+        span_s = int(span) if span in map(str, SPANS) else TREND_S  # a browser may send anything
+        every_ms = REFRESH_MS if span_s == TREND_S else LONG_MS
         if picked is None:
-            return _outputs("", "")
-        return await _shown(hub, api, picked)
+            return *_outputs("", ""), every_ms
+        return *await _shown(hub, api, picked, span_s), every_ms
 
 
 def _outputs(
@@ -126,7 +149,7 @@ def _drawn(figure: go.Figure | None) -> tuple[Any, dict[str, str]]:
     return (EMPTY, UNSEEN) if figure is None else (figure, {"height": f"{figure.layout.height}px"})
 
 
-async def _shown(hub: Hub, api: DaemonApi, picked: dict[str, Any]) -> tuple[Any, ...]:
+async def _shown(hub: Hub, api: DaemonApi, picked: dict[str, Any], span_s: int) -> tuple[Any, ...]:
     group, instrument = picked["group"], int(picked["instrument"])
     if hub.status is None or group not in hub.status.groups:
         return _outputs("", "No readings to show: there is no such group.")  # a browser may send any name
@@ -137,10 +160,11 @@ async def _shown(hub: Hub, api: DaemonApi, picked: dict[str, Any]) -> tuple[Any,
     if problem is not None:
         return _outputs(state(hub, group, instrument, name), f"No readings to show: {problem}.")
     now_ns = hub.status.time_ns
-    start_ns = now_ns - TREND_S * 1_000_000_000
+    start_ns = now_ns - span_s * SECOND_NS
+    raw_from_ns = start_ns if span_s <= RAW_MOST_S else now_ns - TREND_S * SECOND_NS
     try:
         readings, history = await asyncio.gather(
-            api.readings(group, name, start_ns=start_ns, end_ns=now_ns, points=POINTS),
+            api.readings(group, name, start_ns=start_ns, end_ns=now_ns, points=POINTS, raw_from_ns=raw_from_ns),
             api.missing(group, last=LAST, instrument=name),
         )
     except DaemonUnavailable as error:
@@ -148,10 +172,12 @@ async def _shown(hub: Hub, api: DaemonApi, picked: dict[str, Any]) -> tuple[Any,
     marks = [mark for mark in hub.marks if mark.group in (None, group)]
     return _outputs(
         state(hub, group, instrument, name),
-        note(readings),
+        note(readings, span_s),
         lateness(history, instrument),
         missing_strip(history, instrument, marks) if history.missing else None,
-        trends(readings, now_ns=now_ns, start_ns=start_ns, marks=marks) if readings.time_ns else None,
+        trends(readings, now_ns=now_ns, start_ns=start_ns, marks=marks)
+        if readings.time_ns or readings.reduced
+        else None,
     )
 
 
@@ -171,15 +197,38 @@ def state(hub: Hub, group: str, instrument: int, name: str) -> Any:
     return html.Span([html.Span(f"{glyph} ", **HIDDEN), words], **shown)
 
 
-def note(readings: Readings) -> str:
+def note(readings: Readings, span_s: int) -> str:
     """What the trend shows, in words."""
-    minutes = TREND_S // 60
-    if not readings.time_ns:
-        return f"Nothing stored from it in the last {minutes} minutes."
-    of = f" First {TRENDS} of {len(readings.channels)} channels." if len(readings.channels) > TRENDS else ""
-    rate = f"{readings.stored / TREND_S:,.3g}/s"
-    newest = f"the newest of {_clock(readings.time_ns[-1])}"
-    return f"{readings.stored:,} readings stored in the last {minutes} minutes ({rate}), {newest}.{of}"
+    raw_s = span_s if span_s <= RAW_MOST_S else TREND_S
+    last = f"the last {raw_s // 60} minutes"
+    found = f"Nothing stored from it in {last}."
+    if readings.time_ns:
+        of = f" First {TRENDS} of {len(readings.channels)} channels." if len(readings.channels) > TRENDS else ""
+        rate = f"{readings.stored / raw_s:,.3g}/s"
+        newest = f"the newest of {_clock(readings.time_ns[-1])}"
+        found = f"{readings.stored:,} readings stored in {last} ({rate}), {newest}.{of}"
+    cut = " There are more than are looked at: the oldest are left out." if readings.cut else ""
+    before = f" What was not reduced is drawn of {last} alone." if span_s > RAW_MOST_S else ""
+    return f"{found}{cut}{before}{_reduced(readings)}"
+
+
+def _reduced(readings: Readings) -> str:
+    """Which stretches were reduced, and what is drawn of them."""
+    if not readings.decimated_from_ns:
+        return ""
+    spans = [
+        f"{moment(begin / 1e6)} to {moment(end / 1e6)}"
+        for begin, end in zip(readings.decimated_from_ns, readings.decimated_to_ns, strict=True)
+    ]
+    more = f", and {len(spans) - NAMED:,} more" if len(spans) > NAMED else ""
+    said = f" Reduced: {', '.join(spans[-NAMED:])}{more} {zone.label()}"
+    found = readings.reduced
+    if found is None:
+        return f"{said}, of which there are no figures."
+    steps = sorted(set(found.step_s))
+    length = " and ".join(f"{step:,.6g} s" for step in steps)
+    coarser = f", coarser than the {found.asked_step_s:,.3g} s that fit" if found.coarser else ""
+    return f"{said}; the band is from the least to the greatest, with the mean, in steps of {length}{coarser}."
 
 
 def lateness(history: Missing, instrument: int) -> str:

@@ -8,6 +8,8 @@ from dashboard.feed.cache import TtlCache
 from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
 from dashboard.feed.relay import NotThere, answer_of
+from dashboard.tabs.forms import checked, field_id
+from dashboard.tabs.orders import Order, Orders
 from dashboard.tabs.parts import data, key
 from dashboard.tabs.storage.picture import EMBER, colours, height, picture, stamp
 from dashboard.tabs.storage.rows import (
@@ -22,12 +24,14 @@ from dashboard.tabs.storage.rows import (
     outage_rows,
     partition_rows,
     partitions_note,
+    reduced_rows,
     stored_note,
     stored_rows,
 )
-from dashboard.tabs.storage.words import described, retention_words, tiers_words
+from dashboard.tabs.storage.words import decimation_words, described, retention_words, tiers_words
 from schemas.api.status import Status
 from schemas.api.storage import Storage
+from schemas.api.tiers import TierMove
 
 STORAGE_S = 4.0
 """An answer younger than this is shown again: the daemon is asked once, however many look."""
@@ -36,6 +40,7 @@ STORAGE_S = 4.0
 def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
     """Register them."""
     answers = TtlCache[Storage]()
+    _move_form(app, hub, Orders(api))
 
     @app.callback(
         Output("outage-table", "rowData"),
@@ -89,14 +94,49 @@ def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
         return "", True, now
 
 
+def _move_form(app: Dash, hub: Hub, orders: Orders) -> None:
+    @app.callback(
+        Output("move-box", "hidden"),
+        Output(field_id("move", "tier"), "data"),
+        Input("storage-tick", "data"),
+        State(field_id("move", "tier"), "data"),
+    )
+    async def offer(_: dict[str, Any] | None, offered: list[dict[str, str]]) -> Any:
+        tiers = hub.status and hub.status.tiers
+        found = [{"value": tier.name, "label": tier.name} for tier in tiers.tiers] if tiers else []
+        return not found, no_update if found == offered else found
+
+    def asked(given: dict[str, Any], tick: dict[str, Any] | None) -> tuple[Order | None, dict[str, str]]:
+        move, wrong = checked(TierMove, given | {"group": tick["view"]["group"] if tick else ""})
+        if move is None:
+            return None, wrong
+        what = f"Move {move.partition} of {move.group} to {move.tier}"
+        done = f"{move.partition} is moved to {move.tier} next."
+        order = Order(
+            method="POST",
+            path="/tiers/move",
+            body=move.model_dump(),
+            what=what,
+            done=done,
+            waits=done,
+            outcome="move-outcome",
+        )
+        return order, wrong
+
+    orders.on_send(app, "move", asked, State("storage-tick", "data"))
+
+
 def _draw_sizes(storage: Storage, status: Status, group: str) -> None:
     journals = journal_rows(storage, status)
     set_props("stored-table", {"rowData": stored_rows(storage)})
     set_props("stored-note", {"children": stored_note(storage, status)})
-    words = (tiers_words(status), retention_words(status))
+    words = (tiers_words(status), decimation_words(status), retention_words(status))
     set_props("storage-next", {"children": [html.P(line, className="hint") for line in words if line]})
     set_props("partitions-table", {"rowData": partition_rows(storage, group)})
     set_props("partitions-note", {"children": partitions_note(storage, group)})
+    reduced = reduced_rows(storage)
+    set_props("reduced-table", {"rowData": reduced})
+    set_props("reduced-box", {"hidden": not reduced})
     set_props("journals-table", {"rowData": journals})
     set_props("journals-note", {"children": "where closed triggers wait for the database" if journals else ""})
 

@@ -5,8 +5,10 @@ from typing import Any
 from dash import dcc, html
 
 from dashboard.tabs.figures import empty
+from dashboard.tabs.forms import Field, form
 from dashboard.tabs.parts import ASKING, aria, drawn_panel, panel_head, tick
 from dashboard.tabs.tables import Column, columns, table
+from schemas.api.tiers import TierMove
 
 TEN_DIGITS_PX = 120
 PICTURE_HEIGHT = 176
@@ -63,6 +65,17 @@ PARTITIONS = [
     Column(name="heat", label="Heat", title="what its readers wait longer on a slow disk", width=96, wide=True),
     Column(name="what", label="When", width=96, wide=True),
 ]
+REDUCED = [
+    *columns(("group", "Group")),
+    *columns(("periods", "Partitions")),
+    *columns(
+        ("readings", "Readings gone", "that are there as figures, or as each trigger that stays"), width=TEN_DIGITS_PX
+    ),
+    *columns(("rows", "Rows before"), ("stayed", "Rows after", "that stayed as they were"), width=108),
+    *columns(("before", "Bytes before"), ("after", "Bytes after", "without the figures")),
+    Column(name="saved", label="Saved", width=72, wide=True),
+    Column(name="stretches", label="Of the time, UTC", words=True, width=220, wide=True),
+]
 JOURNALS = [
     *columns(
         ("group", "Group"),
@@ -100,6 +113,7 @@ BESIDE = columns(
 )
 """What is no term of the account."""
 
+NO_PARTITIONS = "None are known of this group."
 NO_JOURNAL = "There is no journal: what waits for the database is in memory only."
 
 
@@ -119,12 +133,10 @@ def panel() -> list[Any]:
                 _section("Stored", table("stored", STORED)),
                 _picture(),
                 html.Div([], id="storage-next"),
+                html.Div(_section("Reduced", table("reduced", REDUCED)), id="reduced-box", hidden=True),
                 html.Div(
                     [
-                        _section(
-                            "Partitions",
-                            table("partitions", PARTITIONS, "None are known of this group."),
-                        ),
+                        _section("Partitions", html.Div([table("partitions", PARTITIONS, NO_PARTITIONS), _move()])),
                         _section("Journal", table("journals", JOURNALS, NO_JOURNAL), name="journals"),
                     ],
                     className="columns",
@@ -151,3 +163,11 @@ def _picture() -> Any:
 
 def _durability() -> Any:
     return html.Dl([html.Dt(ASKING)], id="durability", className="pairs")
+
+
+def _move() -> Any:
+    shown = [
+        Field(name="partition", label="Partition of this group"),
+        Field(name="tier", label="To the tier", offered=[]),
+    ]
+    return html.Div(form("move", TierMove, shown, "Move"), id="move-box", hidden=True)

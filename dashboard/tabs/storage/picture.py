@@ -1,6 +1,6 @@
 """The partitions drawn by time, a row a group: as high as their bytes, coloured by tier, with their heat below.
 
-What is being moved, and what tiers and retention do next, is framed.
+What is being moved or reduced, and what tiers, decimation and retention do next, is framed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -82,7 +82,7 @@ def stamp(storage: Storage, status: Status) -> int:
         (
             name,
             [
-                (each.name, each.start_ns, each.size_bytes, each.tier, heat_words(each.heat_s_a_day))
+                (each.name, each.start_ns, each.size_bytes, each.tier, heat_words(each.heat_s_a_day), each.reduced)
                 for each in _drawn(group)
             ],
         )
@@ -97,11 +97,15 @@ def _drawn(group: GroupStorage) -> list[PartitionStorage]:
 
 def _framed(status: Status) -> Iterator[tuple[str, str, Figure]]:
     """Group and name of what is framed, and how: what is moved by a line, what comes next by dots."""
-    tiers, retention = status.tiers, status.retention
+    tiers, retention, decimation = status.tiers, status.retention, status.decimation
     if tiers is not None and tiers.moving is not None:
         yield tiers.moving.group, tiers.moving.name, {"color": CHOSEN, "width": 2}
     if tiers is not None and tiers.next is not None:
         yield tiers.next.group, tiers.next.name, {"color": CHOSEN, "width": 2, "dash": "dot"}
+    if decimation is not None and decimation.reducing is not None:
+        yield decimation.reducing.group, decimation.reducing.name, {"color": EMBER, "width": 2}
+    if decimation is not None and decimation.next is not None:
+        yield decimation.next.group, decimation.next.name, {"color": EMBER, "width": 2, "dash": "dot"}
     if retention is not None and retention.next is not None:
         yield retention.next.group, retention.next.name, {"color": LIMIT, "width": 2, "dash": "dot"}
 
@@ -112,13 +116,17 @@ def _bars(
     for tier in dict.fromkeys(each.tier for each in drawn):
         lie = [each for each in drawn if each.tier == tier]
         heights = [each.size_bytes / of_unit for each in lie]
-        said = [f"{escape(each.name)} · {escape(each.tier or 'no tier')}" for each in lie]
+        said = [f"{escape(each.name)} · {escape(each.tier or 'no tier')}{_became(each)}" for each in lie]
         sizes = [f"{size(each.size_bytes)} · heat {heat_words(each.heat_s_a_day)}" for each in lie]
         yield _trace(lie, heights, tiers.get(tier, FAINT), axis) | {
             "name": tier or "",
             "customdata": [[one, other] for one, other in zip(said, sizes, strict=True)],
             "hovertemplate": "%{customdata[0]}<br>%{customdata[1]}<extra></extra>",
         }
+
+
+def _became(each: PartitionStorage) -> str:
+    return "" if each.reduced is None else f" · reduced to {escape(each.reduced)}"
 
 
 def _heats(drawn: Sequence[PartitionStorage], axis: str) -> Iterator[Figure]:

@@ -6,10 +6,13 @@ from dashboard.tabs.storage.words import heat_words
 from dashboard.tabs.tables import Cell, Row, cell, row
 from dashboard.words import NONE, about, coarse, count, lasted, number, reasons, size
 from schemas.api.status import GroupStatus, IntakeStatus, Status, StoreStatus
-from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, Storage
+from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, ReducedStorage, Storage
 
 MOST_SHOWN = 200
 """Partitions in the table."""
+
+STRETCHES = 3
+"""Stretches of time that are named, the newest."""
 
 NO_END = 9e18
 """The ends of int64 stand for no end at all."""
@@ -129,6 +132,29 @@ def _disk(storage: Storage, status: Status) -> str:
     return words if storage.full_in_days is None else f"{words}, full in {about(storage.full_in_days * 86400)}"
 
 
+def reduced_rows(storage: Storage) -> list[Row]:
+    """What was reduced of each group; no row of a group of which nothing was."""
+    return [_reduced(name, group.reduced) for name, group in storage.groups.items() if group.reduced is not None]
+
+
+def _reduced(name: str, found: ReducedStorage) -> Row:
+    saved = 1 - found.bytes_after / found.bytes_before if found.bytes_before else 0.0
+    spans = [*zip(found.from_ns, found.to_ns, strict=True)]
+    more = f", and {count(len(spans) - STRETCHES)} more" if len(spans) > STRETCHES else ""
+    return row(
+        name,
+        group=name,
+        periods=_count(found.periods),
+        readings=_count(found.readings),
+        rows=_count(found.rows_before),
+        stayed=_count(found.rows_after),
+        before=_size(found.bytes_before),
+        after=_size(found.bytes_after),
+        saved=cell(f"{100 * saved:.0f} %", saved),
+        stretches=", ".join(f"{_moment(begin)} to {_moment(end)}" for begin, end in spans[-STRETCHES:]) + more,
+    )
+
+
 def partition_rows(storage: Storage, group: str) -> list[Row]:
     """The newest partitions of a group, the newest first; share: of the largest one's size, in %."""
     every = _partitions(storage, group)
@@ -149,7 +175,7 @@ def _partition(one: PartitionStorage, now_ns: int, share: float) -> Row:
         share=cell("", share),
         tier=one.tier or NONE,
         heat=cell(heat_words(one.heat_s_a_day), -1 if one.heat_s_a_day is None else one.heat_s_a_day),
-        what="all others" if is_rest else what,
+        what="all others" if is_rest else what or ("reduced" if one.reduced else ""),
     )
 
 

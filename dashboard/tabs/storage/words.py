@@ -1,6 +1,7 @@
-"""What is moved and dropped, and what of it comes next and when, in words."""
+"""What is moved, reduced and dropped, and what of it comes next and when, in words."""
 
 from dashboard.words import about, counted, number, size
+from schemas.api.decimation import NextReduction, ReducingPeriod
 from schemas.api.retention import NextPeriod, RetentionStatus
 from schemas.api.status import Status
 from schemas.api.storage import Storage
@@ -24,7 +25,7 @@ def _moved(found: TiersStatus, status: Status) -> str:
     return found.words() + (_when(found.next, status) if found.words().startswith("next") else "")
 
 
-def _left(moving: MovingPeriod) -> str:
+def _left(moving: MovingPeriod | ReducingPeriod) -> str:
     left = "" if moving.left_s is None else f", {about(moving.left_s)} left"
     return f"{100 * moving.done:.0f} %{left}"
 
@@ -40,7 +41,23 @@ def retention_words(status: Status) -> str:
     return f"retention: {found.words()}{when}{done}{problem}"
 
 
-def _when(following: NextPeriod | NextMove | None, status: Status) -> str:
+def decimation_words(status: Status) -> str:
+    """What is reduced now or next, when, and what was; nothing where nothing is to be reduced."""
+    found = status.decimation
+    if found is None:
+        return ""
+    if found.reducing is not None:
+        waiting = f", then {counted(found.waiting, 'partition')} more" if found.waiting else ""
+        next_ = f"{found.words()}: {_left(found.reducing)}{waiting}"
+    else:
+        next_ = found.words() + _when(found.next, status)
+    done = f"; {counted(found.periods, 'partition')} reduced" if found.periods else ""
+    held = f"; held: {found.held[0]}" if found.held else ""
+    problem = "" if found.problem is None else f"; {found.problem}"
+    return f"decimation: {next_}{done}{held}{problem}"
+
+
+def _when(following: NextPeriod | NextMove | NextReduction | None, status: Status) -> str:
     return "" if following is None else f", in {about(max(0.0, (following.at_ns - status.time_ns) / 1e9))}"
 
 

@@ -17,6 +17,7 @@ from backends.postgresql import PostgresqlStore
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.retention.looking import TOUCHED_FIRST_NS
+from daemon.tiers.by_hand import MoveRefused
 from daemon.tiers.keeper import TierKeeper
 from schemas.batch import JournalPosition, Layout
 from schemas.config import Config, DatabaseConfig
@@ -125,6 +126,33 @@ async def test_age_moves_hours_as_time_goes_on(store: PostgresqlStore, tmp_path:
     assert await places(store) == [*[SLOW] * (HOURS - 1), None]
     assert await whole(store, HOURS + 2)
     assert (keeper.tier_named(None), keeper.tier_named(SLOW), keeper.tier_named("other")) == ("fast", "slow", None)
+
+
+async def test_what_is_ordered_is_moved_first_and_what_cannot_be_is_refused(
+    store: PostgresqlStore, tmp_path: Path
+) -> None:
+    keeper, _ = keeper_of(store, tmp_path, config_of(), events := Events())
+    names = [each.name for each in (await store.partitions())[GROUP.name] if each.readings_bytes and each.rows]
+    ordered = await keeper.order(GROUP.name, names[2], "slow")
+    assert (ordered.source, ordered.target.name, ordered.reason) == ("fast", "slow", "by hand")
+    await keeper.order(GROUP.name, names[2], "slow")
+    await keeper.look()
+    assert await places(store) == [SLOW, SLOW, SLOW, None, None, None]
+    assert events.newest()[-1].text.startswith(f"{names[2]} of group {GROUP.name} was moved from fast to slow")
+    status = keeper.status()
+    assert status is not None
+    assert (status.moved, status.waiting) == (3, 0)
+    for group, name, tier, part, is_there in (
+        (GROUP.name, names[2], "slow", "partition", True),
+        (GROUP.name, names[-1], "slow", "partition", True),
+        (GROUP.name, "19700101", "slow", "partition", False),
+        ("bmp", names[0], "slow", "group", False),
+        (GROUP.name, names[0], "tape", "tier", False),
+    ):
+        with pytest.raises(MoveRefused) as refused:
+            await keeper.order(group, name, tier)
+        assert (refused.value.part, refused.value.is_there) == (part, is_there)
+    assert await whole(store)
 
 
 async def test_a_budget_moves_the_oldest_until_it_is_met_and_says_what_it_lacks(

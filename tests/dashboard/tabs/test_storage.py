@@ -8,6 +8,7 @@ import pytest
 from dashboard.feed.frames import sections
 from dashboard.tabs.storage import layout
 from dashboard.tabs.storage.rows import (
+    DAY_NS,
     MOST_SHOWN,
     account_note,
     account_rows,
@@ -18,14 +19,29 @@ from dashboard.tabs.storage.rows import (
     outage_rows,
     partition_rows,
     partitions_note,
+    reduced_rows,
     stored_note,
     stored_rows,
 )
+from dashboard.tabs.storage.words import decimation_words
 from schemas.api.status import DeadLetterCounts, IntakeStatus, Status
+from schemas.api.storage import ReducedStorage
 from tests.page.served import snapshot, storage
 
 NOW_NS = time.time_ns()
 STORAGE = storage(NOW_NS)
+OF_ONE = ReducedStorage(
+    periods=5,
+    readings=900,
+    rows_before=1000,
+    rows_after=100,
+    bytes_before=2**30,
+    bytes_after=2**28,
+    from_ns=[0, 2 * DAY_NS, 4 * DAY_NS, 6 * DAY_NS],
+    to_ns=[DAY_NS, 3 * DAY_NS, 5 * DAY_NS, 7 * DAY_NS],
+)
+GROUPS = {name: group.model_copy(update={"reduced": OF_ONE}) for name, group in STORAGE.groups.items()}
+REDUCED = STORAGE.model_copy(update={"groups": GROUPS})
 
 
 def status(**changes: Any) -> Status:
@@ -43,10 +59,11 @@ def text(row: dict[str, Any], column: str) -> str:
         (stored_rows(STORAGE), layout.STORED),
         (partition_rows(STORAGE, "bpm"), layout.PARTITIONS),
         (journal_rows(STORAGE, status()), layout.JOURNALS),
+        (reduced_rows(REDUCED), layout.REDUCED),
         (account_rows(status()), layout.ACCOUNT),
         (beside_rows(status()), layout.BESIDE),
     ],
-    ids=["outage", "stored", "partitions", "journals", "account", "beside"],
+    ids=["outage", "stored", "partitions", "journals", "reduced", "account", "beside"],
 )
 def test_a_row_has_a_cell_for_each_column_and_no_other(rows: list[dict[str, Any]], columns: Any) -> None:
     assert [{"key", *(column.name for column in columns)}] * len(rows) == [set(row) for row in rows]
@@ -152,3 +169,25 @@ def test_what_was_dead_stands_out_until_it_is_stored_or_discarded() -> None:
     assert is_over(letters=1, triggers=1, readings=6, retried=6)
     assert not is_over(retried=12)
     assert not is_over(retried=5, discarded=7)
+
+
+def test_what_was_reduced_is_told_with_what_it_saved_and_the_newest_stretches() -> None:
+    assert reduced_rows(STORAGE) == []
+    (found, *_) = reduced_rows(REDUCED)
+    assert (text(found, "saved"), text(found, "before"), text(found, "stayed")) == ("75 %", "1.00 GiB", "100")
+    assert text(found, "stretches") == (
+        "1970-01-03 to 1970-01-04, 1970-01-05 to 1970-01-06, 1970-01-07 to 1970-01-08, and 1 more"
+    )
+
+
+def test_decimation_is_told_in_words() -> None:
+    assert decimation_words(status()) == ""
+    at_ns = NOW_NS + 7200 * 10**9
+    given = {"periods": 1, "next": {"group": "bpm", "name": "d1", "at_ns": at_ns}, "held": ["d0 of bpm: it waits"]}
+    assert decimation_words(status(decimation=given)) == (
+        "decimation: next: d1 of bpm, in 2 h; 1 partition reduced; held: d0 of bpm: it waits"
+    )
+    reducing = {"group": "bpm", "name": "d0", "how": "figures of every 60 s", "done": 0.5, "left_s": None}
+    assert decimation_words(status(decimation={"reducing": reducing, "problem": "no room"})) == (
+        "decimation: reducing d0 of bpm to figures of every 60 s: 50 %; no room"
+    )
