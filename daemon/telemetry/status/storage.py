@@ -112,8 +112,8 @@ class StorageReport:
         size = facts.size_bytes.get(name, 0) if facts else 0
         figures = pipeline.figures()
         account = self._reduced(name)
-        dropped = sum(each.readings for each in (*self._dropped(name), *account))
-        readings = max(rows * _readings_a_row(pipeline), figures.account - dropped)
+        gone = sum(each.readings for each in self._dropped(name)) + sum(each.readings for each in account)
+        readings = max(rows * _readings_a_row(pipeline), figures.account - gone)
         each = size / readings if readings and size else None
         measured, over_s = self._report.growth.bytes_a_day(name)
         return GroupStorage(
