@@ -194,8 +194,11 @@ class MongodbGroupWriter:
         """
         if self._collections.layout is Layout.ROWS or not len(batch.late):
             return
+        earlier = encode_arrays(batch, batch.group)[len(batch.ledger) :]
+        if not len(earlier):  # all of it is of triggers that this batch adds
+            return
         form = data_format(batch.group, Layout.ARRAYS)
-        columns = form.columns(encode_arrays(batch, batch.group)[len(batch.ledger) :])
+        columns = form.columns(earlier)
         ids, times = columns["_id"], columns["time_ns"]
         spans = spans_of(await self._dropped_of(database, times))
         gone = are_within(spans, times)

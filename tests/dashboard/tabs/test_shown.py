@@ -68,7 +68,9 @@ class Answering(DaemonApi):
             heard_s=heard_s,
         )
 
-    async def readings(self, group: str, instrument: str, *, start_ns: int, end_ns: int, points: int) -> Readings:
+    async def readings(
+        self, group: str, instrument: str, *, start_ns: int, end_ns: int, points: int, raw_from_ns: int | None = None
+    ) -> Readings:
         self._ask(f"readings of {instrument}")
         raise DaemonUnavailable("not asked here")
 
@@ -210,7 +212,7 @@ async def test_the_drawer_asks_for_its_instrument_by_name(hub: Hub, api: Answeri
     app = Declared()
     drawer_callbacks(app, hub, api)
     hub.names = {"bpm": [str(number) for number in range(1, SIZE + 1)]}
-    await app.found["show"]({"group": "bpm", "instrument": 3, "name": "of the browser"}, None)
+    await app.found["show"]({"group": "bpm", "instrument": 3, "name": "of the browser"}, None, "300")
     assert sorted(api.asked) == ["missing of 4", "readings of 4"], "to the daemon 3 is the name of another one"
 
 
@@ -218,7 +220,7 @@ async def test_the_drawer_asks_for_its_instrument_by_name(hub: Hub, api: Answeri
 async def test_an_instrument_that_is_not_there_is_not_asked_for(hub: Hub, api: Answering, instrument: int) -> None:
     app = Declared()
     drawer_callbacks(app, hub, api)
-    state, note, *_ = await app.found["show"]({"group": "bpm", "instrument": instrument, "name": ""}, None)
+    state, note, *_ = await app.found["show"]({"group": "bpm", "instrument": instrument, "name": ""}, None, "300")
     assert state == f"the daemon has no instrument {instrument} in bpm"
     assert note == "No readings to show: its name is not known."
     assert api.asked == []
