@@ -29,6 +29,11 @@ class Period:
     start_ns: int
     end_ns: int
 
+    @property
+    def label(self) -> tuple[str, str]:
+        """Group and name: by these it is known, whatever times it has."""
+        return self.group, self.name
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dropped:

@@ -7,7 +7,7 @@ from backends.base import Decimating, PeriodTouched, Store, StoreBusy, StoreErro
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.core.outside import Outside
-from daemon.decimation.limits import aging, asked_of, planned
+from daemon.decimation.limits import aging, planned
 from daemon.decimation.planner import Plan, PlannedReduction
 from daemon.pipeline.pipeline import Pipeline
 from daemon.retention.limits import lying_of, newest_of, waiting_of, was_dropped
@@ -61,14 +61,14 @@ class DecimationKeeper(Looking):
 
     def change(self, config: Config) -> None:
         """Reduce by this configuration from now on; where it asks for something else, it is looked at once."""
-        if asked_of(config) != asked_of(self._config):
+        if config.reductions != self._config.reductions:
             self.look_now()
         self._config = config
         self._allowance.change(config.readers.governor)
 
     async def _look(self) -> str | None:
         """Go on with what was begun, and reduce all that has to be reduced now."""
-        if not isinstance(self._store, Decimating) or not (asked_of(self._config) or self._checked_ns is None):
+        if not isinstance(self._store, Decimating) or not (self._config.reductions or self._checked_ns is None):
             self._plan = Plan()
             return None
         self._refused = {}
@@ -113,7 +113,7 @@ class DecimationKeeper(Looking):
         """Remove what is left of giving room back where the period was dropped meanwhile; with tiers, these do."""
         if not isinstance(self._store, Tiered) or self._config.tiers:
             return
-        wanted = {(each.period.group, each.period.name) for each in self._plan.reductions}
+        wanted = {each.period.label for each in self._plan.reductions}
         for move in await self._store.moves():
             if (move.group, move.name) not in wanted:
                 # Where somebody is at it, it is looked again.
@@ -141,7 +141,7 @@ class DecimationKeeper(Looking):
         # There and back: it is gone through, and what is left of it is written again.
         paced = Paced(2 * reduction.nbytes, self._config.decimation.mib_per_s, self._allowance.share)
         self._reducing = reduction, paced
-        self._read.add(_label(period))
+        self._read.add(period.label)
         self._tell_pipelines(period)
         try:
             after = await _reduced_patiently(store, reduction, paced, self._now_ns())
@@ -152,10 +152,10 @@ class DecimationKeeper(Looking):
             raise
         except StoreError as error:
             if not await was_dropped(self._store, period):
-                self._refused[period.group, period.name] = str(error)
+                self._refused[period.label] = str(error)
         else:
             self._touched.forget(period)
-            self._looked_at.add((period.group, period.name))
+            self._looked_at.add(period.label)
             self._tell(reduction, after.readings - (0 if before is None else before.readings))
         finally:
             self._reducing = None
@@ -187,7 +187,7 @@ class DecimationKeeper(Looking):
     def take_read(self) -> Collection[tuple[str, str]]:
         """Groups and names of periods that were read to reduce them since it was last asked."""
         read = self._read
-        self._read = set() if self._reducing is None else read & {_label(self._reducing[0].period)}
+        self._read = set() if self._reducing is None else read & {self._reducing[0].period.label}
         return read
 
     def spans(self, group: str) -> tuple[Span, ...]:
@@ -214,7 +214,7 @@ class DecimationKeeper(Looking):
 
     def status(self) -> DecimationStatus | None:
         """How it is; None where nothing is to be reduced."""
-        if not asked_of(self._config):
+        if not self._config.reductions:
             return None
         account = [each for of in self._account.values() for each in of]
         ended = [(each.ended_ns, each) for each in account if each.ended_ns is not None]
@@ -252,10 +252,6 @@ async def _reduced_patiently(store: Decimating, reduction: PlannedReduction, pac
         )
 
     return await patiently(once, f"{period.name} of group {period.group} cannot be reduced: its table is always in use")
-
-
-def _label(period: Period) -> tuple[str, str]:
-    return period.group, period.name
 
 
 def _reducing(reduction: PlannedReduction, paced: Paced) -> ReducingPeriod:

@@ -6,18 +6,13 @@ from backends.base import Partition
 from daemon.decimation.planner import GroupToReduce, Plan, plan
 from daemon.retention.limits import states_of
 from schemas.config import Config, GroupConfig
-from schemas.decimation import Decimated, Reduction
+from schemas.decimation import Decimated
 from schemas.retention import Dropped
-
-
-def asked_of(config: Config) -> dict[str, Reduction]:
-    """What becomes of the readings of each group that has tables, by its name; without those that stay as they are."""
-    return config.reductions
 
 
 def aging(config: Config) -> list[GroupConfig]:
     """The groups whose readings are reduced by age."""
-    asked = asked_of(config)
+    asked = config.reductions
     return [section for section in config.trigger_groups if section.name in asked]
 
 
@@ -36,7 +31,7 @@ def planned(
 
     late: names of periods that readings came for since they were reduced.
     """
-    asked = asked_of(config)
+    asked = config.reductions
     groups = [
         GroupToReduce(
             state=state,

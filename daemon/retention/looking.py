@@ -56,13 +56,13 @@ class LeftAlone:
 
     def add(self, period: Period, now_ns: int) -> None:
         """Leave a period alone from now on."""
-        _, times = self._until.get((period.group, period.name), (0, 0))
+        _, times = self._until.get(period.label, (0, 0))
         pause_ns = min(TOUCHED_FIRST_NS * 2**times, TOUCHED_MOST_NS)
-        self._until[period.group, period.name] = now_ns + pause_ns, times + 1
+        self._until[period.label] = now_ns + pause_ns, times + 1
 
     def forget(self, period: Period) -> None:
         """It was dealt with."""
-        self._until.pop((period.group, period.name), None)
+        self._until.pop(period.label, None)
 
     def names(self, group: str, now_ns: int) -> list[str]:
         """Names of a group's periods that are left alone now."""

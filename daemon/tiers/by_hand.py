@@ -6,7 +6,7 @@ from backends.base import Partition
 from daemon.retention.limits import states_of
 from daemon.retention.planner import kept_of, period_of
 from daemon.tiers.limits import tiers_of
-from daemon.tiers.planner import PlannedMove, Tier, tier_of
+from daemon.tiers.planner import PlannedMove, Tier, name_of
 from schemas.config import Config
 from schemas.config.retention import NEWEST
 
@@ -63,9 +63,8 @@ def move_by_hand(
 
 
 def named(place: str | None, tiers: Sequence[Tier]) -> str:
-    """The tier that a place is."""
-    number = tier_of(place, tiers)
-    return ELSEWHERE if number is None else tiers[number].name
+    """The tier that a place is, in words."""
+    return name_of(place, tiers) or ELSEWHERE
 
 
 def _partition(found: Mapping[str, Sequence[Partition]], group: str, partition: str) -> Partition:

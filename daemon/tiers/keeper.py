@@ -16,9 +16,9 @@ from daemon.retention.planner import GIB
 from daemon.tiers.asked import reads_of
 from daemon.tiers.by_hand import MoveRefused, move_by_hand
 from daemon.tiers.heat import Heat, Label, Reads
-from daemon.tiers.limits import aging, half_life_s, planned, tiers_of
+from daemon.tiers.limits import aging, half_life_s, mib_per_s_of, planned, tiers_of
 from daemon.tiers.pace import Allowance, Paced
-from daemon.tiers.planner import Plan, PlannedMove, Short, sizes_of, tier_of
+from daemon.tiers.planner import Plan, PlannedMove, Short, name_of, sizes_of, tier_of
 from daemon.tiers.remembered import HeatFile, heat_of, memory_of
 from schemas.api.tiers import MovingPeriod, NextMove, TiersStatus, TierStatus
 from schemas.config import Config
@@ -156,7 +156,7 @@ class TierKeeper(Looking):
 
     def _own_until(self, now_ns: int) -> Collection[Label]:
         """The periods that we may have read since the last look, or so shortly before that it did not show yet."""
-        moving = () if self._moving is None else (_label(self._moving[0]),)
+        moving = () if self._moving is None else (self._moving[0].period.label,)
         self._own |= dict.fromkeys((*moving, *self._read()), now_ns)
         self._own = {label: at_ns for label, at_ns in self._own.items() if self._looked_ns - at_ns < SHOWS_NS}
         return self._own
@@ -187,7 +187,7 @@ class TierKeeper(Looking):
         """What was begun goes on first."""
         begun = {(move.group, move.name) for move in await store.moves()}
         moves = self._plan.moves
-        return next((each for each in moves if (each.period.group, each.period.name) in begun), moves[0])
+        return next((each for each in moves if each.period.label in begun), moves[0])
 
     async def order(self, group: str, partition: str, tier: str) -> PlannedMove:
         """Let a partition be moved, after what is being moved now.
@@ -231,11 +231,11 @@ class TierKeeper(Looking):
         except StoreError as error:
             if not await was_dropped(self._store, move.period):
                 self._failed += 1
-                self._refused[move.period.group, move.period.name] = str(error)
+                self._refused[move.period.label] = str(error)
 
     async def _move(self, store: Tiered, move: PlannedMove) -> None:
         period, target = move.period, move.target
-        rate = next(tier.mib_per_s for tier in self._config.tiers if tier.name == target.name)
+        rate = mib_per_s_of(self._config, target.name)
         paced = Paced(move.nbytes, rate, self._allowance.share)
         self._moving = move, paced
         try:
@@ -253,7 +253,7 @@ class TierKeeper(Looking):
             )
         finally:
             self._moving = None
-            self._own[_label(move)] = self._outside.clock.now().monotonic_ns
+            self._own[move.period.label] = self._outside.clock.now().monotonic_ns
 
     def _counting(self, paced: Paced) -> Pace:
         """A pace of a move that looks at heat meanwhile: the table goes with its counters at the end."""
@@ -276,9 +276,7 @@ class TierKeeper(Looking):
 
     def tier_named(self, place: str | None) -> str | None:
         """The name of the tier that a place is; None where it is none."""
-        tiers = tiers_of(self._config)
-        number = tier_of(place, tiers)
-        return None if number is None else tiers[number].name
+        return name_of(place, tiers_of(self._config))
 
     def heat_of(self, group: str, name: str) -> float | None:
         """How hot a partition is, in seconds a day; None where nobody knows."""
@@ -337,10 +335,6 @@ async def moved_patiently(store: Tiered, move: PlannedMove, pace: Pace) -> None:
         return store.move(period, place, pace=pace, patience_s=patience_s)
 
     await patiently(once, f"{period.name} of group {period.group} cannot be moved: its table is always in use")
-
-
-def _label(move: PlannedMove) -> Label:
-    return move.period.group, move.period.name
 
 
 def _moving(move: PlannedMove, paced: Paced) -> MovingPeriod:

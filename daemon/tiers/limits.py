@@ -39,6 +39,11 @@ def planned(
     return plan(tiers_of(config), states, now_ns, _access_of(config, heat))
 
 
+def mib_per_s_of(config: Config, tier: str) -> float:
+    """How fast readings move into a tier at most, in MiB/s."""
+    return next(each.mib_per_s for each in config.tiers if each.name == tier)
+
+
 def half_life_s(config: Config) -> float:
     """The half-life of heat."""
     return config.tiering.half_life_days * DAY_S

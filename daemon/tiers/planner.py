@@ -120,6 +120,12 @@ def tier_of(place: str | None, tiers: Sequence[Tier]) -> int | None:
     return next((number for number, tier in enumerate(tiers) if tier.place == place), None)
 
 
+def name_of(place: str | None, tiers: Sequence[Tier]) -> str | None:
+    """The name of the tier that a place is; None where it is none of them."""
+    number = tier_of(place, tiers)
+    return None if number is None else tiers[number].name
+
+
 def sizes_of(tiers: Sequence[Tier], groups: Sequence[GroupState]) -> list[int]:
     """How many bytes lie in each tier: what does not move (ledgers, indexes) in the first one."""
     sizes = [0] * len(tiers)

@@ -12,7 +12,7 @@ from backends.base import Decimating, Store
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.moments import rfc3339
 from daemon.core.outcome import examples
-from daemon.decimation.limits import aging, asked_of, planned
+from daemon.decimation.limits import aging, planned
 from daemon.decimation.planner import Plan
 from daemon.retention.limits import newest_of
 from daemon.retention.planner import GIB
@@ -41,7 +41,7 @@ def plan(file: File, as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(json.dumps(_as_json(made), indent=2))
         return
-    if not asked_of(loaded.config):
+    if not loaded.config.reductions:
         typer.echo("Nothing is ever reduced: [decimation] sets no age.")
         return
     for each in made.reductions:

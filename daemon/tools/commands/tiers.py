@@ -20,9 +20,9 @@ from daemon.retention.planner import GIB
 from daemon.tiers.by_hand import MoveRefused, move_by_hand, named
 from daemon.tiers.heat import Heat
 from daemon.tiers.keeper import moved_patiently, words_of
-from daemon.tiers.limits import aging, half_life_s, planned, tiers_of
+from daemon.tiers.limits import aging, half_life_s, mib_per_s_of, planned, tiers_of
 from daemon.tiers.pace import Paced
-from daemon.tiers.planner import Plan, Tier, tier_of
+from daemon.tiers.planner import Plan, Tier, name_of
 from daemon.tiers.remembered import HeatFile, heat_of
 from daemon.tools.in_store import asked
 from daemon.tools.options import AsJson, File
@@ -51,7 +51,7 @@ def plan(file: File, as_json: AsJson = False) -> None:
         return
     for move in made.moves:
         where = f"{move.period.group} {move.period.name} from {move.source} to {move.target.name}"
-        hot = _hot(heat.of((move.period.group, move.period.name)))
+        hot = _hot(heat.of(move.period.label))
         typer.echo(f"{where}, {move.nbytes / GIB:,.3g} GiB, {hot}: {move.reason}")
     if not made.moves:
         typer.echo("There is nothing to move now.")
@@ -105,10 +105,9 @@ async def _moved(loaded: LoadedConfig, store: Store, group: str, partition: str,
     if wanted is None:
         return f"{partition} of {group} lies in {tier} already."
     assert isinstance(store, Tiered)
-    rate = next(each.mib_per_s for each in loaded.config.tiers if each.name == tier)
     began_s = time.monotonic()
     try:
-        await moved_patiently(store, wanted, Paced(wanted.nbytes, rate))
+        await moved_patiently(store, wanted, Paced(wanted.nbytes, mib_per_s_of(loaded.config, tier)))
     except PeriodTouched as error:
         raise CommandFailed(f"{error}; it stays where it is, try it again") from None
     size = f"{wanted.nbytes / GIB:,.3g} GiB in {time.monotonic() - began_s:,.1f} s"
@@ -157,7 +156,6 @@ def _hot(s_a_day: float | None) -> str:
 
 
 def _row(group: str, each: Partition, tiers: Sequence[Tier], heat: Heat) -> Mapping[str, object]:
-    number = tier_of(each.place, tiers)
     return {
         "group": group,
         "name": each.name,
@@ -165,7 +163,7 @@ def _row(group: str, each: Partition, tiers: Sequence[Tier], heat: Heat) -> Mapp
         "end_ns": each.end_ns,
         "rows": each.rows,
         "bytes": each.size_bytes,
-        "tier": None if number is None else tiers[number].name,
+        "tier": name_of(each.place, tiers),
         "heat_s_a_day": heat.of((group, each.name)),
     }
 
@@ -182,7 +180,7 @@ def _as_json(made: Plan, heat: Heat) -> Mapping[str, object]:
                 "to": move.target.name,
                 "reason": move.reason,
                 "bytes": move.nbytes,
-                "heat_s_a_day": heat.of((move.period.group, move.period.name)),
+                "heat_s_a_day": heat.of(move.period.label),
             }
             for move in made.moves
         ],
