@@ -175,7 +175,7 @@ async def _export(
 ) -> tuple[Written, About]:
     store = asked_store_of(loaded, give_up_s=PATIENCE_S)
     try:
-        with _ended_by_sigterm(), ProgressBar(make_console(stderr=True), "finding the range") as bar:
+        with _ended_by_signals(), ProgressBar(make_console(stderr=True), "finding the range") as bar:
             if loaded.config.database.dsn is None and (missing := await store.check()):
                 raise CommandFailed(
                     f"state_dir: the database in {loaded.state_dir} has nothing to export: it lacks "
@@ -287,7 +287,7 @@ def _export_folder(loaded: LoadedConfig, choice: FolderChoice, output: Path, end
         def progress(done: int, total: int, intervals: int) -> None:
             bar.show(choice.path, f"{done:,} of {total:,} channels, {intervals:,} intervals", done=done, total=total)
 
-        with _ended_by_sigterm():
+        with _ended_by_signals():
             return await export_folder(loaded, choice, partial(writer_of, part, ending), progress, give_up_s=PATIENCE_S)
 
     with whole_or_none(output) as part, ProgressBar(make_console(stderr=True), f"reading {choice.path}") as bar:
@@ -299,15 +299,30 @@ def _export_folder(loaded: LoadedConfig, choice: FolderChoice, output: Path, end
 
 
 @contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end what runs in here in good order."""
-    own = asyncio.current_task()
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGINT and SIGTERM end what runs in here in good order."""
+    own, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert own is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, own.cancel)
+    by: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        by.append(number)
+        # An answer that arrives while its question is being cancelled fails in asyncpg's protocol (its issue 240),
+        # and asyncio would print that: the connection is given up in any case.
+        loop.set_exception_handler(lambda *_: None)
+        own.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
     try:
         yield
     except asyncio.CancelledError:
-        raise CommandFailed("stopped by SIGTERM; no file was written") from None
+        if not by:
+            raise
+        raise CommandFailed(f"stopped by {by[0].name}; no file was written") from None
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
 
 
 def _write_beside(path: Path, marks: tuple[Mark, ...]) -> None:

@@ -309,6 +309,7 @@ def test_an_export_that_is_stopped_leaves_no_file(
         until(lambda: path.with_name("x.parquet.part").exists() or process.process.poll() is not None, "it writes")
         assert process.end(number) != 0, process.said
     assert "Traceback" not in process.said
+    assert f"stopped by {number.name}; no file was written" in process.said
     assert sorted(each.name for each in tmp_path.iterdir()) == ["beam.toml"]
 
 
