@@ -22,6 +22,8 @@ INSERT_DELETE, RETURNING, OURS, OURS_ELSEWHERE = WAYS = (
 TRIED_BELOW = 0.5
 """A smaller scale tries the benchmark itself."""
 
+REDUCED = "figures"
+"""Beside the layouts: what readings are reduced to."""
 FILTER, PEAKS, RANGE = SEARCHES = ("computed filter", "number of peaks", "range index")
 
 
@@ -33,7 +35,7 @@ class Plan:
     """
 
     scale: float = 1.0
-    rounds: int = 2
+    rounds: int = 5
 
     @classmethod
     def of(cls, scale: float, rounds: int | None) -> "Plan":
@@ -98,6 +100,11 @@ class Plan:
     def sized_triggers(self) -> int:
         """Triggers whose bytes are counted."""
         return self._scaled(5000, 200)
+
+    @property
+    def buckets(self) -> int:
+        """Stretches of time that the readings of an hour are reduced to: of 500 each at full scale."""
+        return 10
 
     @property
     def spectra(self) -> int:

@@ -170,7 +170,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--only", type=_parts, default=PARTS, help=f"parts, with commas between: {', '.join(PARTS)}")
     parser.add_argument("--scale", type=_scale, default=Plan.scale, help="of all sizes, above 0 (%(default)s)")
-    parser.add_argument("--rounds", type=_count, help="of questions that take turns; by default 2, of a small scale 1")
+    parser.add_argument("--rounds", type=_count, help="of questions that take turns; by default 5, of a small scale 1")
     parser.add_argument("--disk", choices=KINDS, help="which slow disk; by default the first that can be had")
     parser.add_argument("--docs", action="store_true", help="write the figures of the file into docs/, too")
     parser.add_argument("-o", "--output", type=Path, help="JSON file; parts that it has are replaced")

@@ -43,6 +43,11 @@ async def periods_of(store: Store) -> list[Partition]:
     return [each for each in found if each.readings_bytes and each.may_move and each.rows]
 
 
+def period_of(partition: Partition) -> Period:
+    """What a partition is to the code that moves or reduces it."""
+    return Period(group=GROUP.name, name=partition.name, start_ns=partition.start_ns, end_ns=partition.end_ns)
+
+
 async def move(
     store: Store, partition: Partition, place: str | None, mib_per_s: float = UNPACED, tries: list[int] | None = None
 ) -> None:
@@ -57,16 +62,15 @@ async def move(
     if not isinstance(store, Tiered):
         raise StoreError("this store has no tiers")
     tiered: Tiered = store
-    name, bytes_ = partition.name, partition.readings_bytes or 0
-    period = Period(group=GROUP.name, name=name, start_ns=partition.start_ns, end_ns=partition.end_ns)
-    pace: Pace = Paced(bytes_ - partition.index_bytes, mib_per_s)
+    period = period_of(partition)
+    pace: Pace = Paced((partition.readings_bytes or 0) - partition.index_bytes, mib_per_s)
 
     def once(patience_s: float) -> Awaitable[None]:
         if tries is not None:
             tries.append(1)
         return tiered.move(period, place, pace=pace, patience_s=patience_s)
 
-    await patiently(once, f"{name} is always in use")
+    await patiently(once, f"{period.name} is always in use")
 
 
 async def move_all(store: Store, partitions: Sequence[Partition], place: str | None) -> None:

@@ -6,11 +6,9 @@ from statistics import median
 import numpy as np
 
 from benchmarks.interference.statistics.estimate import against_neighbours, contrast, ratio_of
-from benchmarks.rounds.summary import Ratio as MeanRatio
-from benchmarks.rounds.summary import mean_ratio
-from benchmarks.tiers.plan import FAST, MIX, SLOW, predicted
+from benchmarks.rounds.summary import Ratio, mean_ratio
+from benchmarks.tiers.plan import ALL, FAST, MIX, SLOW, WHOLE, predicted
 from benchmarks.tiers.record import Block, Moved, Planned, Record, Searched
-from schemas.api.interference import Ratio
 
 BLOG_S: dict[str, dict[str, float]] = {
     "all": {FAST: 90.0, SLOW: 210.0, MIX: 178.0},
@@ -30,9 +28,8 @@ def layouts(record: Record) -> list[str]:
 
 def seconds(record: Record, layout: str, place: str, question: str) -> float | None:
     """Median of the rounds of a question."""
-    wanted = (layout, place, question)
-    found = [each.seconds for each in record.asked if (each.layout, each.place, each.question) == wanted]
-    return median(found) if found else None
+    found = _rounds(record, layout, place, question)
+    return median(found.values()) if found else None
 
 
 def prediction(record: Record, layout: str, question: str) -> float | None:
@@ -41,16 +38,33 @@ def prediction(record: Record, layout: str, question: str) -> float | None:
     return None if fast is None or slow is None else predicted(question, fast, slow)
 
 
-def by_prediction(record: Record, layout: str, question: str) -> float | None:
-    """Seconds on the mix by those that are predicted."""
-    mix, expected = seconds(record, layout, MIX, question), prediction(record, layout, question)
-    return mix / expected if mix is not None and expected else None
+def by_prediction(record: Record, layout: str, question: str) -> Ratio | None:
+    """Seconds on the mix by those that are predicted, round by round."""
+    fast, slow, mix = (_rounds(record, layout, place, question) for place in (FAST, SLOW, MIX))
+    numbers = sorted(fast.keys() & slow.keys() & mix.keys())
+    expected = [predicted(question, fast[each], slow[each]) for each in numbers]
+    return mean_ratio([mix[each] for each in numbers], expected) if numbers else None
 
 
-def slower(record: Record, layout: str, question: str) -> float | None:
-    """Seconds on the slow disk by those on the fast one."""
-    fast, slow = (seconds(record, layout, place, question) for place in (FAST, SLOW))
-    return slow / fast if slow is not None and fast else None
+def by_place(record: Record, layout: str, question: str, place: str) -> Ratio | None:
+    """Seconds in a place by those on the fast disk, round by round."""
+    fast, there = (_rounds(record, layout, each, question) for each in (FAST, place))
+    numbers = sorted(fast.keys() & there.keys())
+    return mean_ratio([there[each] for each in numbers], [fast[each] for each in numbers]) if numbers else None
+
+
+def scan_by_picks(record: Record, layout: str) -> Ratio | None:
+    """How much longer a scan takes on the slow disk, by how much longer random triggers take, round by round."""
+    found = [_rounds(record, layout, place, question) for question in (ALL, WHOLE) for place in (SLOW, FAST)]
+    numbers = sorted(set.intersection(*(set(each) for each in found)))
+    scan, picks = ([of[each] / to[each] for each in numbers] for of, to in (found[:2], found[2:]))
+    return mean_ratio(scan, picks) if numbers else None
+
+
+def _rounds(record: Record, layout: str, place: str, question: str) -> dict[int, float]:
+    """Seconds by the number of the round."""
+    wanted = (layout, place, question)
+    return {each.round: each.seconds for each in record.asked if (each.layout, each.place, each.question) == wanted}
 
 
 def moved_by(record: Record, way: str) -> Moved | None:
@@ -93,10 +107,11 @@ def block_ratio(blocks: Sequence[Block], workload: str | None) -> Ratio | None:
     y = np.log(np.array([value or 1.0 for value in values], np.float64))
     weights = against_neighbours(chosen, [k - 1 for k in chosen], [k + 1 for k in chosen], len(blocks))
     quiet = np.array([not each.down for each in blocks])
-    return ratio_of(contrast(y, weights, quiet))
+    found = ratio_of(contrast(y, weights, quiet))
+    return Ratio(value=found.ratio, low=found.low, high=found.high)
 
 
-def leaves_ratio(planned: Planned) -> MeanRatio:
+def leaves_ratio(planned: Planned) -> Ratio:
     """Planning with leaves by that without, round by round."""
     return mean_ratio(planned.leaves_ms, planned.plain_ms)
 

@@ -5,6 +5,7 @@ from statistics import median
 
 from benchmarks.report.formatting import counted, number, times
 from benchmarks.report.table import Table
+from benchmarks.rounds.summary import Ratio
 from benchmarks.tiers.plan import (
     ALL,
     BESIDE,
@@ -48,9 +49,11 @@ def shown(value: float | None, factor: float = 1.0) -> str:
     return NOTHING if value is None else number(value * factor)
 
 
-def ratio_words(value: float, low: float | None, high: float | None) -> str:
+def ratio_words(found: Ratio) -> str:
     """A ratio with its 95 % interval, where it has one."""
-    return times(value) if low is None or high is None else f"{times(value)} ({times(low)} to {times(high)})"
+    if found.low is None or found.high is None:
+        return times(found.value)
+    return f"{times(found.value)} ({times(found.low)} to {times(found.high)})"
 
 
 def tables(record: Record) -> list[Table]:
@@ -94,6 +97,7 @@ def _disks(record: Record) -> Table:
 
 def _queries(record: Record) -> Table:
     plan = Plan(scale=record.scales.get(QUERIES, 1.0))
+    rounds = len({each.round for each in record.asked})
     rows = []
     for question in QUESTIONS:
         of = BLOG_S[question]
@@ -107,15 +111,16 @@ def _queries(record: Record) -> Table:
                     f"{layout}: {WORDS[question]}",
                     *(shown(seconds(record, layout, place, question)) for place in PLACES),
                     shown(prediction(record, layout, question)),
-                    NOTHING if found is None else times(found),
+                    NOTHING if found is None else ratio_words(found),
                 )
             )
     note = (
-        f"Seconds, all caches cold; medians of rounds by turns. {plan.periods} hours of {plan.triggers:,} triggers"
-        f" of 120 readings; {counted(plan.ids, 'random trigger')}, looked up by indexes. In the mix the newest fifth"
-        " is on the fast disk. Predicted is 0.2 of what the question takes on the fast disk and 0.8 of that on the slow"
-        " one, and all of the former for the hot 20 % (the blog: `210*0.8 + 90*0.2`). The blog has 1e9 rows, asks for"
-        f" 10,000, and had its indexes on the fast disk, as ours are. {_command(record, QUERIES)}"
+        f"Seconds, all caches cold; medians of {counted(rounds, 'round')} by turns, and mean ratios with their 95 %"
+        f" intervals. {plan.periods} hours of {plan.triggers:,} triggers of 120 readings;"
+        f" {counted(plan.ids, 'random trigger')}, looked up by indexes. In the mix the newest fifth is on the fast"
+        " disk. Predicted is 0.2 of what the question takes on the fast disk and 0.8 of that on the slow one, and all"
+        " of the former for the hot 20 % (the blog: `210*0.8 + 90*0.2`). The blog has 1e9 rows, asks for 10,000, and"
+        f" had its indexes on the fast disk, as ours are. {_command(record, QUERIES)}"
     )
     columns = ("", FAST, SLOW, "20/80", "predicted", "20/80 by it")
     title = "Questions on the fast disk, the slow one, and 20/80"
@@ -157,7 +162,7 @@ def _beside(record: Record) -> Table:
             (
                 "commits" if workload is None else f"reader `{workload}`",
                 *(shown(median(each) if each else None) for each in (quiet, busy)),
-                NOTHING if ratio is None else ratio_words(ratio.ratio, ratio.low, ratio.high),
+                NOTHING if ratio is None else ratio_words(ratio),
             )
         )
     down, up, tries = (sum(getattr(each, name) for each in blocks) for name in ("down", "up", "tries"))
@@ -182,7 +187,7 @@ def _planning(record: Record) -> Table:
                 f"{each.question}, {which}",
                 f"{each.periods:,}",
                 *(number(median(each.plain_ms)), number(median(each.leaves_ms))),
-                ratio_words(ratio.value, ratio.low, ratio.high),
+                ratio_words(ratio),
                 *(f"{each.plain_locks:,}", f"{each.leaves_locks:,}"),
             )
         )
@@ -201,9 +206,11 @@ def _sizes(record: Record) -> Table:
     for each in record.sizes:
         parts = (each.data, each.indexes, each.ledger, each.data + each.indexes + each.ledger)
         rows.append((each.layout, *(number(part / each.readings) for part in parts)))
+    plan = Plan(scale=record.scales.get(SIZES, 1.0))
     note = (
         "Of complete triggers of 120 instruments with four float64 channels: a row of the arrays has 4.9 kB, and"
-        f" one fits a page. {_command(record, SIZES)}"
+        f" one fits a page. Figures are of stretches of {plan.sized_triggers // plan.buckets} triggers, with what is"
+        f" left of the partition that their readings were in. {_command(record, SIZES)}"
     )
     columns = ("layout", "readings", "their indexes", "ledger", "all")
     return Table(title="Bytes a reading", columns=columns, rows=tuple(rows), note=note)
