@@ -20,6 +20,8 @@ EDGE = 44
 """Height of a group's row, and of what is above and below them all, in px."""
 BARS, HEATS = (0.36, 0.86), (0.04, 0.26)
 """What of a row, from its lower edge, bars of bytes and of heat take."""
+BARS_ALONE = (0.04, 0.86)
+"""Where nothing has heat."""
 MOST_DRAWN = 400
 """Partitions of a group, the newest."""
 TIER_COLOURS = (CALM, GREY, "#c3b596", "#5f87ad", "#8d8371", "#a9cbea", "#6f675a", "#e2d7c2")
@@ -56,13 +58,13 @@ def picture(storage: Storage, status: Status) -> Figure:
         drawn = _drawn(group)
         unit, of_unit = _unit(max((each.size_bytes for each in drawn), default=0))
         bars, heats = f"y{2 * place + 1}", f"y{2 * place + 2}"
-        data += [*_bars(drawn, tiers, of_unit, bars), *_heats(drawn, heats)]
-        layout |= {
-            f"yaxis{bars[1:]}": _axis(low, share, BARS, nticks=4),
-            f"yaxis{heats[1:]}": _axis(low, share, HEATS, nticks=3),
-        }
+        has_heat = any(each.heat_s_a_day for each in drawn)
+        data += _bars(drawn, tiers, of_unit, bars)
+        layout[f"yaxis{bars[1:]}"] = _axis(low, share, BARS if has_heat else BARS_ALONE, nticks=4)
         notes.append(_title(f"<b>{escape(name)}</b> · {unit}", low + share))
-        if any(each.heat_s_a_day for each in drawn):
+        if has_heat:
+            data += _heats(drawn, heats)
+            layout[f"yaxis{heats[1:]}"] = _axis(low, share, HEATS, nticks=3)
             notes.append(_title("heat, s/day", low + share * (HEATS[1] + 0.09)))
         shapes += [
             _frame(each, of_unit, bars, line)

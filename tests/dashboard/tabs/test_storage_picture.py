@@ -95,6 +95,7 @@ def test_without_tiers_all_is_normal_and_what_takes_all_other_times_is_not_drawn
     (trace,) = bars(figure, "y").values()
     assert (trace["marker"]["color"], len(trace["x"])) == (CALM, 1)
     assert [each["text"] for each in figure["layout"]["annotations"]] == ["<b>bpm</b> · GiB"]
+    assert "yaxis2" not in figure["layout"]  # nothing has heat: an axis of it would be empty
 
 
 def test_what_is_moved_has_a_frame_and_what_comes_next_a_dotted_one() -> None:
