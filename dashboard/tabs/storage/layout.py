@@ -162,7 +162,8 @@ def _picture() -> Any:
 
 
 def _durability() -> Any:
-    return html.Dl([html.Dt(ASKING)], id="durability", className="pairs")
+    # A term without its description is no list to a screen reader.
+    return html.Dl([html.Dt("Durability"), html.Dd(ASKING)], id="durability", className="pairs")
 
 
 def _move() -> Any:
