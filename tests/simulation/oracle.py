@@ -169,10 +169,11 @@ class Oracle:
 
     # --- at the end ---------------------------------------------------------------------------------------------
 
-    def see_end(self, dead_of: Sequence[Counter[int]], rejected: Collection[Key] = ()) -> None:
+    def see_end(self, dead_of: Sequence[Counter[int]], rejected_of: Sequence[Collection[Key]] = ()) -> None:
         """All is healed and drained.
 
-        dead_of: by host, how often each mark is in its dead letters. rejected: the triggers that were rejected.
+        dead_of: by host, how often each mark is in its dead letters. rejected_of: by host, the triggers that were
+            rejected there.
         """
         (kept,) = self.store._groups.values()
         rows, ledger = kept.everything(), kept.rows()
@@ -180,7 +181,7 @@ class Oracle:
         self._see_values(rows)
         self._see_runs(rows)
         self._see_ledger(rows, ledger)
-        self._see_gaps(ledger, rejected)
+        self._see_gaps(ledger, rejected_of)
         self._see_account(rows, ledger, kept.positions)
 
     def _see_each_once(self, stored: Counter[int], dead_of: Sequence[Counter[int]]) -> None:
@@ -285,20 +286,26 @@ class Oracle:
             if keys:
                 self.find(name, f"{len(keys)}: {sorted(keys)[:SHOWN]}")
 
-    def _see_gaps(self, ledger: Array, rejected: Collection[Key]) -> None:
+    def _see_gaps(self, ledger: Array, rejected_of: Sequence[Collection[Key]]) -> None:
         """What a row calls skipped is what lies between it and the trigger closed before it.
 
-        A rejected one was closed, and what was skipped below that is in the row that it took along; but a daemon on
-        another host knows nothing of it. Where what came of a trigger later was rejected, that has its newer row.
+        A rejected one was closed, and what was skipped below that is in the row that it took along; but a daemon knows
+        nothing of what was rejected on another host. Where what came of a trigger later was rejected, that has its
+        newer row.
         """
         if not self.settings.epochs or self.older_database:
             return  # what the database lost again was closed, and not skipped
+        rejected = set[Key]().union(*rejected_of)
         for run in np.unique(ledger["run"]).tolist():
             rows = np.sort(ledger[ledger["run"] == run], order="trigger")
             for before, row in itertools.pairwise(rows):
                 low, high, skipped = int(before["trigger"]), int(row["trigger"]), int(row["skipped"])
-                closed = max((trigger for of, trigger in rejected if of == run and low < trigger < high), default=low)
-                if (run, high) not in rejected and skipped not in (high - closed - 1, high - low - 1):
+                closed = {low}
+                closed |= {
+                    max((trigger for of, trigger in each if of == run and low < trigger < high), default=low)
+                    for each in rejected_of
+                }
+                if (run, high) not in rejected and skipped not in {high - each - 1 for each in closed}:
                     self.find("the gap is not what was skipped", f"run {run}, {low} to {high}: {skipped}")
 
     def _see_account(self, rows: Array, ledger: Array, positions: dict[Stream, Any]) -> None:

@@ -139,13 +139,17 @@ def test_a_gap_below_a_rejected_trigger_is_in_the_row_that_it_took_along() -> No
         for skipped, rejected, is_wrong in (
             (3, [], False),
             (0, [], True),
-            (0, [high - 1], False),
-            (1, [low + 1], True),
-            (0, [high], False),
+            (0, [[high - 1]], False),
+            (1, [[low + 1]], True),
+            (0, [[high]], False),
+            # Of two hosts, each knows what was rejected there.
+            (2, [[low + 1], [high - 1]], False),
+            (1, [[low + 1], [high - 1]], True),
+            (1, [[low + 1, low + 2], []], False),
         ):
             rows["skipped"][1] = skipped
             scene.oracle.findings.clear()
-            scene.oracle._see_gaps(rows, [(run, trigger) for trigger in rejected])
+            scene.oracle._see_gaps(rows, [[(run, trigger) for trigger in each] for each in rejected])
             assert bool(scene.oracle.findings) is is_wrong, (skipped, rejected)
 
 

@@ -101,7 +101,8 @@ class World:
         self._to_come_again: set[int] = set()  # of these, what the database lost again
         self.gone_unseen: set[int] = set()  # what it lost with no daemon running, and none has started since
         self.retried: set[int] = set()  # committed from the dead letters: in no account that a daemon notes
-        self._discarded: set[tuple[int, int]] = set()  # triggers, which the numbers that were skipped do not have
+        # By host, triggers: they are not among the numbers that were skipped.
+        self._discarded: list[set[tuple[int, int]]] = [set() for _ in self.hosts]
         self.database.on_commit = self._committed
 
     def note(self, text: str) -> None:
@@ -221,7 +222,7 @@ class World:
     def discarded(self, keys: Collection[tuple[int, int]], marks: Collection[int]) -> None:
         """Dead letters are being thrown away, as somebody wanted."""
         self.note(f"discarded {len(marks)}")
-        self._discarded.update(keys)
+        self._discarded[self.at_host].update(keys)
         self.oracle.may_be_lost.update(marks)
 
     def _keep_journal(self) -> None:
@@ -387,14 +388,14 @@ class World:
 
     def _compare(self) -> None:
         dead: list[Counter[int]] = []
-        rejected = set(self._discarded)
-        for host in self.hosts:
+        rejected: list[set[tuple[int, int]]] = []
+        for host, discarded in zip(self.hosts, self._discarded, strict=True):
             marks, triggers = Counter[int](), set[tuple[int, int]]()
             if host.has_run:
                 retried = self.database.retried(self.machine.group.name)
                 marks, triggers = dead_letters_on(self.machine.group, host.drive, self.loop, retried)
             dead.append(marks)
-            rejected |= triggers
+            rejected.append(discarded | triggers)
             if host.drive.idle_syncs_most > 200:
                 self.oracle.find("goes round", f"{host.drive.idle_syncs_most} syncs in a row with nothing to write")
         self.oracle.see_end(dead, rejected)
