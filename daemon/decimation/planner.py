@@ -109,10 +109,8 @@ def _of_group(group: GroupToReduce, now_ns: int) -> Iterator[tuple[int, PlannedR
 
 def _not_whole(found: PlannedReduction) -> str | None:
     """Why a period has no whole buckets; None where it has: figures of two periods cannot be dropped with one."""
-    if isinstance(found.how, Every) or (found.period.start_ns % found.how.ns, found.period.end_ns % found.how.ns) == (
-        0,
-        0,
-    ):
+    period = found.period
+    if isinstance(found.how, Every) or not (period.start_ns % found.how.ns or period.end_ns % found.how.ns):
         return None
     return f"buckets of {found.how.ns / SECOND_NS:g} s do not divide it: it was made with another `database.partition`"
 

@@ -43,9 +43,13 @@ def test_without_figures_there_are_no_stretches() -> None:
 
 def test_periods_side_by_side_are_one_stretch_and_steps_become_as_long_as_buckets() -> None:
     account = [reduced(2, Bucket(60)), reduced(1, Bucket(60))]
-    assert stretches_of(account, asked(0, 900, 60)) == [Stretch(start_ns=240, end_ns=720, step_ns=60, bucket_ns=60, whole_ns=60)]
-    assert stretches_of(account, asked(300, 900, 50)) == [Stretch(start_ns=300, end_ns=720, step_ns=60, bucket_ns=60, whole_ns=60)]
-    assert stretches_of(account, asked(0, 900, 100)) == [Stretch(start_ns=240, end_ns=720, step_ns=120, bucket_ns=60, whole_ns=60)]
+
+    def one(start_ns: int, end_ns: int, step_ns: int) -> list[Stretch]:
+        return [Stretch(start_ns=start_ns, end_ns=end_ns, step_ns=step_ns, bucket_ns=60, whole_ns=60)]
+
+    assert stretches_of(account, asked(0, 900, 60)) == one(240, 720, 60)
+    assert stretches_of(account, asked(300, 900, 50)) == one(300, 720, 60)
+    assert stretches_of(account, asked(0, 900, 100)) == one(240, 720, 120)
 
 
 def test_a_stretch_has_whole_steps_at_its_ends() -> None:
