@@ -17,6 +17,7 @@ from schemas.queries import Figures, Means, figures_dtype, means_dtype
 from schemas.readings import Array, InstrumentGroup
 from schemas.retention import spans_of
 
+LAST_NS = 2**63 - 1
 LEAST_NS = 60_000_000_000
 """A part of a stretch is as long as this at least, however short its buckets are."""
 
@@ -25,13 +26,14 @@ LEAST_NS = 60_000_000_000
 class Stretch:
     """A part of the time that is asked about, of which readings were reduced: start_ns <= time_ns < end_ns.
 
-    step_ns: of the answer. bucket_ns: the shortest of the buckets that are there.
+    step_ns: of the answer. bucket_ns: the shortest of the buckets that are there. whole_ns: what all of them divide.
     """
 
     start_ns: int
     end_ns: int
     step_ns: int
     bucket_ns: int
+    whole_ns: int
 
 
 def stretches_of(account: Iterable[Decimated], query: Means | Figures, beyond_ns: int = 0) -> list[Stretch]:
@@ -44,9 +46,9 @@ def stretches_of(account: Iterable[Decimated], query: Means | Figures, beyond_ns
         start_ns, end_ns = each.period.start_ns - beyond_ns, each.period.end_ns + beyond_ns
         if isinstance(each.how, Bucket) and start_ns < query.end_ns and end_ns > query.start_ns:
             bucket_ns = each.how.ns
-            step_ns = -(-query.step_ns // bucket_ns) * bucket_ns
-            one = Stretch(start_ns=start_ns, end_ns=end_ns, step_ns=step_ns, bucket_ns=bucket_ns)
-            found = _with(found, one)
+            step_ns = _step_ns(query, bucket_ns)
+            one = Stretch(start_ns=start_ns, end_ns=end_ns, step_ns=step_ns, bucket_ns=bucket_ns, whole_ns=bucket_ns)
+            found = _with(found, one, query)
     return [_clipped(each, query) for each in found]
 
 
@@ -114,7 +116,12 @@ def _clipped(stretch: Stretch, query: Means | Figures) -> Stretch:
     return replace(stretch, start_ns=max(stretch.start_ns, start_ns), end_ns=min(stretch.end_ns, end_ns))
 
 
-def _with(found: list[Stretch], each: Stretch) -> list[Stretch]:
+def _step_ns(query: Means | Figures, whole_ns: int) -> int:
+    """The step that was asked for, or the next multiple of what has to divide it; one that int64 holds."""
+    return min(-(-query.step_ns // whole_ns), LAST_NS // whole_ns) * whole_ns
+
+
+def _with(found: list[Stretch], each: Stretch, query: Means | Figures) -> list[Stretch]:
     """One more stretch, with whole steps at its ends; those that it reaches into become one with it."""
     step_ns = each.step_ns
     each = replace(each, start_ns=each.start_ns // step_ns * step_ns, end_ns=-(-each.end_ns // step_ns) * step_ns)
@@ -125,10 +132,13 @@ def _with(found: list[Stretch], each: Stretch) -> list[Stretch]:
     ):
         return [*found, each]
     last = found[-1]
+    # Of the buckets, which divide a day. What the steps of both divide may be a thousand years.
+    whole_ns = math.lcm(last.whole_ns, each.whole_ns)
     both = Stretch(
         start_ns=min(last.start_ns, each.start_ns),
         end_ns=max(last.end_ns, each.end_ns),
-        step_ns=math.lcm(last.step_ns, step_ns),
+        step_ns=_step_ns(query, whole_ns),
         bucket_ns=min(last.bucket_ns, each.bucket_ns),
+        whole_ns=whole_ns,
     )
-    return _with(found[:-1], both)
+    return _with(found[:-1], both, query)

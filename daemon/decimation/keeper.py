@@ -52,6 +52,8 @@ class DecimationKeeper(Looking):
         self._touched = LeftAlone()
         self._refused: dict[tuple[str, str], str] = {}
         self._reducing: tuple[PlannedReduction, Paced] | None = None
+        self._begun: list[Period] = []
+        """Periods that were begun since the account was read last."""
         self._read: set[tuple[str, str]] = set()
 
     @property
@@ -89,6 +91,7 @@ class DecimationKeeper(Looking):
     async def _plan_again(self, store: Decimating) -> None:
         partitions, dropped = await self._store.partitions(), await self._store.dropped()
         self._account = await store.decimated()
+        self._begun = []
         self._tell_pipelines()
         newest = await newest_of(self._store, aging(self._config))
         waited_for = {name: await self._left_alone(name) for name in partitions}
@@ -141,6 +144,7 @@ class DecimationKeeper(Looking):
         # There and back: it is gone through, and what is left of it is written again.
         paced = Paced(2 * reduction.nbytes, self._config.decimation.mib_per_s, self._allowance.share)
         self._reducing = reduction, paced
+        self._begun.append(period)
         self._read.add(period.label)
         self._tell_pipelines(period)
         try:
@@ -205,8 +209,8 @@ class DecimationKeeper(Looking):
         return self.spans(group)
 
     def _spans(self, account: Mapping[str, Sequence[Decimated]], group: str) -> tuple[Span, ...]:
-        now = [] if self._reducing is None else [self._reducing[0].period]
-        return spans_of([*(each.period for each in account.get(group, ())), *(p for p in now if p.group == group)])
+        begun = (period for period in self._begun if period.group == group)
+        return spans_of([*(each.period for each in account.get(group, ())), *begun])
 
     def account(self, group: str) -> Sequence[Decimated]:
         """What was reduced of a group, or is being reduced, as last looked."""

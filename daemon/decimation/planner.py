@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from backends.base import Partition
 from daemon.retention.planner import DAY_NS, GroupState, kept_of, old_of, period_of
-from schemas.decimation import Decimated, How, Reduction
+from schemas.decimation import SECOND_NS, Decimated, Every, How, Reduction
 from schemas.retention import Period
 
 
@@ -74,7 +74,8 @@ def plan(groups: Sequence[GroupToReduce], now_ns: int) -> Plan:
     held: list[Held] = []
     for group in groups:
         for rank, found in _of_group(group, now_ns):
-            why = group.state.waited_for.get(found.period.name)
+            is_new = found.period.name not in group.account
+            why = (_not_whole(found) if is_new else None) or group.state.waited_for.get(found.period.name)
             if why is None:
                 reductions.append((rank, found))
             else:
@@ -104,6 +105,14 @@ def _of_group(group: GroupToReduce, now_ns: int) -> Iterator[tuple[int, PlannedR
                     nbytes=partition.readings_bytes or 0,
                 ),
             )
+
+
+def _not_whole(found: PlannedReduction) -> str | None:
+    """Why a period has no whole buckets; None where it has: figures of two periods cannot be dropped with one."""
+    period = found.period
+    if isinstance(found.how, Every) or not (period.start_ns % found.how.ns or period.end_ns % found.how.ns):
+        return None
+    return f"buckets of {found.how.ns / SECOND_NS:g} s do not divide it: it was made with another `database.partition`"
 
 
 def _asked_of(partition: Partition, group: GroupToReduce, asked: Reduction, now_ns: int) -> tuple[int, How, str | None]:

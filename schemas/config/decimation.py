@@ -121,7 +121,8 @@ def _of_one(each: _Section, field: str, partition: str) -> Iterator[Problem]:
         yield wrong("`bucket_s` is given too", "give one of them, not both", f"{field}.keep_every")
     yield from too_short(each.after_days, partition, f"{field}.after_days")
     of_s = DIVIDED_S[partition]
-    if each.bucket_s is not None and (of_s * SECOND_NS) % max(1, _ns(each.bucket_s)):
+    # What is less than half a nanosecond is none.
+    if each.bucket_s is not None and not (_ns(each.bucket_s) and of_s * SECOND_NS % _ns(each.bucket_s) == 0):
         problem = f"{each.bucket_s:g} s do not divide {'an hour' if of_s == DIVIDED_S['hour'] else 'a day'}"
         fix = f"use one that {of_s:,} s are a multiple of, such as 1, 10 or 60: each partition begins with a bucket"
         yield wrong(problem, fix, f"{field}.bucket_s")

@@ -465,3 +465,36 @@ async def test_a_kill_before_any_statement_loses_and_doubles_nothing(filled: Fil
     assert done.readings == len(filled.written[1])
     await filled.see_whole()
     await filled.see_figures(1, kept=np.zeros(len(filled.written[1]), bool))
+
+
+async def test_a_mark_that_comes_while_a_period_is_reduced_keeps_what_no_step_has_come_to(filled: Filled) -> None:
+    steps = 0
+
+    async def pace(done: float) -> None:
+        nonlocal steps
+        steps += 1
+        if steps == 3:
+            await filled.store.keep_mark(Mark(id=uuid4(), time_ns=noon(3) + 190 * EVERY_NS, text="it trips"))
+
+    window_ns = 4 * EVERY_NS + 1000
+    await filled.store.decimate(await filled.period(), BUCKET, window_ns=window_ns, at_ns=77, pace=pace, patience_s=5)
+    assert np.unique((await filled.raw())["trigger"]).tolist() == list(range(186, 195))
+    await filled.see_whole()
+    await filled.see_figures(1)
+
+
+@pytest.mark.parametrize("how", [BUCKET, Every(3)])
+async def test_retention_drops_a_period_that_was_reduced_in_part(filled: Filled, how: How) -> None:
+    async def away(done: float) -> None:
+        if done > 0.2:
+            raise StoreUnavailable("it went away")
+
+    period = await filled.period()
+    with pytest.raises(StoreUnavailable):
+        await filled.store.decimate(period, how, window_ns=0, at_ns=77, pace=away, patience_s=5)
+    dropped = await filled.store.drop(period, Rule.SIZE, at_ns=9, patience_s=5)
+    (begun,) = (await filled.store.decimated())[GROUP.name]
+    assert 0 < begun.readings < len(filled.written[1])
+    assert begun.readings + dropped.readings == len(filled.written[1])
+    assert len(await filled.store.reduced(GROUP, period.start_ns, period.end_ns)) == 0
+    await filled.see_whole()

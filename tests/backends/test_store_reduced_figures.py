@@ -9,7 +9,7 @@ import pytest
 from backends.columns.figuring import Figuring
 from schemas.decimation import FIGURES, Bucket
 from schemas.marks import Mark
-from schemas.queries import Figures, figures_dtype
+from schemas.queries import Figures, Means, figures_dtype
 from schemas.readings import Array
 from tests.backends.test_store_contract import Make
 from tests.backends.test_store_decimation import (
@@ -26,7 +26,7 @@ from tests.backends.test_store_decimation import (
     small_steps,
 )
 from tests.backends.test_store_retention import DAY_NS, noon
-from tests.support.batches import answers
+from tests.support.batches import answers, readings_of
 from tests.support.reduced import computed
 
 __all__ = ["Make", "filled", "kind", "make", "opened", "rng", "small_steps"]
@@ -121,3 +121,27 @@ async def test_a_store_that_is_killed_in_the_middle_of_reducing_answers_as_befor
         await filled.store.decimate(await filled.period(), BUCKET, window_ns=0, at_ns=77, pace=stop, patience_s=5)
     assert 0 < len(await filled.raw()) < len(filled.written[1])
     see_same(await filled.store.figures(asked(BUCKET.ns)), all_readings(filled, 1), BUCKET.ns)
+
+
+async def test_infinite_values_are_among_the_least_and_the_greatest_also_of_longer_steps(
+    filled: Filled, rng: np.random.Generator
+) -> None:
+    """DOUBLE of MariaDB holds none: there they follow from what is not there."""
+    begin = (noon(3) // (60 * BUCKET.ns) + 1) * 60 * BUCKET.ns
+    readings = readings_of(GROUP, np.arange(700, 712), begin + np.arange(12) * BUCKET.ns // 2, rng)
+    readings["ch0"][0, :2], readings["ch1"][1, :2] = (np.inf, -np.inf), (-np.inf, np.inf)
+    await filled.commit(readings, run=1)
+    await filled.reduce()
+    for step_ns in (BUCKET.ns, 6 * BUCKET.ns):
+        wanted = computed(answers(GROUP, [(1, readings.ravel())]), step_ns, GROUP)
+        found = await filled.store.figures(asked(step_ns, begin, begin + 6 * BUCKET.ns))
+        means = await filled.store.ask(
+            Means(group=GROUP, start_ns=begin, end_ns=begin + 6 * BUCKET.ns, step_ns=step_ns)
+        )
+        assert len(found) == len(means) == len(wanted)
+        for row, (_, channels) in zip(found, wanted.values(), strict=True):
+            at = (means["time_ns"] == row["time_ns"]) & (means["instrument"] == row["instrument"])
+            for name in ("ch0", "ch1"):
+                _, mean, _, least, greatest = channels[name]
+                assert (row[name]["least"], row[name]["greatest"]) == (least, greatest)
+                np.testing.assert_allclose([row[name]["mean"], means[at][name][0]], mean, rtol=1e-6)

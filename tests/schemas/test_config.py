@@ -472,6 +472,11 @@ def test_a_group_by_names_keeps_their_order() -> None:
             "60: each partition begins with a bucket",
         ),
         (
+            GROUP + "[decimation]\nafter_days = 9\nbucket_s = 1e-10",
+            "decimation.bucket_s: 1e-10 s do not divide a day; use one that 86,400 s are a multiple of, such as 1, 10 "
+            "or 60: each partition begins with a bucket",
+        ),
+        (
             GROUP + '[decimation]\nafter_days = 9\nbucket_s = 3500\n[database]\npartition = "hour"',
             "decimation.bucket_s: 3500 s do not divide an hour; use one that 3,600 s are a multiple of, such as 1, 10 "
             "or 60: each partition begins with a bucket",

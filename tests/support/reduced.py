@@ -23,6 +23,7 @@ def computed(readings: Array, step_ns: int, group: InstrumentGroup) -> dict[tupl
             channels[channel.name] = (0, np.nan, 0.0, np.nan, np.nan)
             if len(values):
                 ends = values.min(), values.max()
-                channels[channel.name] = (len(values), values.mean(), values.var() * len(values), *ends)
+                with np.errstate(invalid="ignore"):
+                    channels[channel.name] = (len(values), values.mean(), values.var() * len(values), *ends)
         found[step, instrument] = len(of), channels
     return found

@@ -322,9 +322,24 @@ def read_reduced(packets: Packets, group: InstrumentGroup) -> Array:
         if column.name in nulls:
             of[column.figure][nulls[column.name]] = np.nan
     for channel in group.channels:
-        if not channel.is_float:
+        if channel.is_float:
+            _tell_infinite(figures[channel.name])
+        else:
             figures[channel.name]["n"] = figures["readings"]
     return figures
+
+
+def _tell_infinite(figures: Array) -> None:
+    """Put infinite values in place of NaN where figures of a channel tell that there are some.
+
+    Where one end is no number the other one tells which infinity it is, and so does the mean of both. Where all values
+    are infinite nothing tells.
+    """
+    there, least, greatest = figures["n"] > 0, figures["least"], figures["greatest"]
+    is_above = there & np.isnan(greatest) & ~np.isnan(least)
+    is_below = there & np.isnan(least) & ~np.isnan(greatest)
+    greatest[is_above] = figures["mean"][is_above] = np.inf
+    least[is_below] = figures["mean"][is_below] = -np.inf
 
 
 def lay_rows(batch: ClosedBlock, formats: GroupFormats) -> tuple[ParameterFormat, Array, Array | None]:

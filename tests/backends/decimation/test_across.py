@@ -43,15 +43,41 @@ def test_without_figures_there_are_no_stretches() -> None:
 
 def test_periods_side_by_side_are_one_stretch_and_steps_become_as_long_as_buckets() -> None:
     account = [reduced(2, Bucket(60)), reduced(1, Bucket(60))]
-    assert stretches_of(account, asked(0, 900, 60)) == [Stretch(start_ns=240, end_ns=720, step_ns=60, bucket_ns=60)]
-    assert stretches_of(account, asked(300, 900, 50)) == [Stretch(start_ns=300, end_ns=720, step_ns=60, bucket_ns=60)]
-    assert stretches_of(account, asked(0, 900, 100)) == [Stretch(start_ns=240, end_ns=720, step_ns=120, bucket_ns=60)]
+
+    def one(start_ns: int, end_ns: int, step_ns: int) -> list[Stretch]:
+        return [Stretch(start_ns=start_ns, end_ns=end_ns, step_ns=step_ns, bucket_ns=60, whole_ns=60)]
+
+    assert stretches_of(account, asked(0, 900, 60)) == one(240, 720, 60)
+    assert stretches_of(account, asked(300, 900, 50)) == one(300, 720, 60)
+    assert stretches_of(account, asked(0, 900, 100)) == one(240, 720, 120)
 
 
 def test_a_stretch_has_whole_steps_at_its_ends() -> None:
     assert stretches_of([reduced(1, Bucket(60))], asked(0, 900, 180)) == [
-        Stretch(start_ns=180, end_ns=540, step_ns=180, bucket_ns=60)
+        Stretch(start_ns=180, end_ns=540, step_ns=180, bucket_ns=60, whole_ns=60)
     ]
+
+
+def test_periods_with_other_buckets_in_one_step_have_the_next_multiple_of_both() -> None:
+    """What the steps of both divide may be a thousand years."""
+    account = [reduced(1, Bucket(60)), reduced(2, Bucket(80)), reduced(3, Bucket(120))]
+    (found,) = stretches_of(account, asked(0, 1200, 250))
+    assert (found.start_ns, found.step_ns, found.bucket_ns, found.whole_ns) == (0, 480, 60, 240)
+    day, second = 86_400 * 10**9, 10**9
+    periods = [Period(group="bpm", name=str(k), start_ns=k * day, end_ns=(k + 1) * day) for k in range(20_000, 20_003)]
+    hows = [Bucket(second), Bucket(10 * second), Bucket(60 * second)]
+    account = [Decimated(period=each, how=how, begun_ns=1) for each, how in zip(periods, hows, strict=True)]
+    for step_ns in (31_535_999_999_988, 3_600 * second + 1, 366 * day - 7, 7 * second + 1):
+        figures = Figures(group=GROUP, start_ns=19_000 * day, end_ns=21_000 * day, step_ns=step_ns)
+        for each in stretches_of(account, figures):
+            assert step_ns <= each.step_ns < step_ns + 60 * second
+
+
+def test_no_step_is_longer_than_int64() -> None:
+    account = [reduced(1, Bucket(60)), reduced(2, Bucket(80))]
+    (found,) = stretches_of(account, asked(-(2**63), 2**63 - 1, 2**63 - 1))
+    assert 2**63 - 241 < found.step_ns < 2**63
+    assert (found.step_ns % 240, found.start_ns, found.end_ns) == (0, 0, 2**63 - 1)
 
 
 hows = st.sampled_from([Bucket(60), Bucket(120), Bucket(80), Every(3)])
@@ -85,6 +111,7 @@ def test_stretches_and_what_is_between_them_are_all_that_was_asked(
             for moment in range(max(one.period.start_ns, start), min(one.period.end_ns, start + length)):
                 (within,) = [each for each in stretches if each.start_ns <= moment < each.end_ns]
                 assert within.step_ns % one.how.ns == 0
+                assert within.step_ns < step + 240
 
 
 @settings(deadline=None)

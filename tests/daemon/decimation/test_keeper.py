@@ -7,7 +7,7 @@ import asyncpg
 import numpy as np
 import pytest
 
-from backends.base import Decimating
+from backends.base import Decimating, StoreUnavailable
 from backends.postgresql import PostgresqlStore
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
@@ -16,7 +16,7 @@ from schemas.batch import JournalPosition
 from schemas.config import Config
 from schemas.decimation import Decimated, How
 from schemas.queries import Totals
-from schemas.retention import Period, Rule
+from schemas.retention import Period, Rule, Span
 from tests.backends.postgresql.test_moving import database
 from tests.daemon.retention.test_keeper import GivenClock
 from tests.daemon.tiers.test_keeper import GROUP, HOUR_NS, HOURS, NOW_NS, TRIGGERS, opened, write
@@ -169,3 +169,53 @@ async def test_what_retention_drops_meanwhile_is_no_problem(
     assert (status.problem, status.periods, status.held) == (None, 1, [])
     assert len(kept.told()) == 1
     await stored(store)
+
+
+async def test_what_is_reduced_is_told_without_a_gap_between_the_reducing_and_the_account(
+    store: PostgresqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks for readings in between finds them no more, and has to be told of the figures."""
+    really, reduced, told = store.partitions, list[Period](), list[bool]()
+    decimate = store.decimate
+
+    async def noted(period: Period, how: How, **more: Any) -> Decimated:
+        found = await decimate(period, how, **more)
+        reduced.append(period)
+        return found
+
+    async def partitions() -> Any:
+        spans = kept.keeper.spans(GROUP.name)
+        told.extend(any(span.start_ns <= each.start_ns < span.end_ns for span in spans) for each in reduced)
+        return await really()
+
+    monkeypatch.setattr(store, "decimate", noted)
+    monkeypatch.setattr(store, "partitions", partitions)
+    kept = Kept(store, config_of())
+    await kept.keeper.look()
+    assert told == [True] * 3
+
+
+async def test_a_database_that_goes_away_in_the_middle_leaves_it_told_what_was_begun(
+    store: PostgresqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = store.decimate
+
+    async def goes_away(period: Period, how: How, **more: Any) -> Decimated:
+        async def pace(done: float) -> None:
+            if done > 0:
+                raise StoreUnavailable("it went away")
+
+        return await really(period, how, **{**more, "pace": pace})
+
+    monkeypatch.setattr("backends.postgresql.decimation.STEP_BYTES", 8192)
+    monkeypatch.setattr(store, "decimate", goes_away)
+    kept = Kept(store, config_of())
+    await kept.keeper.look()
+    assert 0 < (await stored(store))[1] < OF_AN_HOUR
+    (begun,) = (await store.decimated())[GROUP.name]
+    span = Span(start_ns=begun.period.start_ns, end_ns=begun.period.end_ns)
+    assert kept.keeper.spans(GROUP.name) == (span,)
+    assert await kept.keeper.spans_now(GROUP.name) == (span,)
+    monkeypatch.setattr(store, "decimate", really)
+    await kept.keeper.look()
+    assert (await stored(store))[1] == 2 * OF_AN_HOUR

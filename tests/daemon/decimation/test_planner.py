@@ -64,6 +64,29 @@ def test_age_reduces_what_ended_long_enough_ago_and_tells_what_comes_next() -> N
     assert (found.next.period.name, found.next.at_ns) == ("19997", NOW_NS + DAY_NS)
 
 
+def test_a_partition_that_no_bucket_begins_or_ends_with_stays_and_is_named() -> None:
+    """Of another `database.partition` than the one that was checked: an hour has no whole buckets of 1,350 s."""
+    hour_ns = DAY_NS // 24
+    hours = [
+        replace(each, name=f"{each.name}{number:02}", start_ns=start_ns, end_ns=start_ns + hour_ns)
+        for each in days(6)
+        for number in (0, 3, 4)
+        for start_ns in (each.start_ns + number * hour_ns,)
+    ]
+    asked = replace(ASKED, how=Bucket(1_350_000_000_000))
+    found = plan([group(*hours, *days(5, 1, 0), asked=asked)], NOW_NS)
+    assert names(found) == ["19995"]
+    why = "buckets of 1350 s do not divide it: it was made with another `database.partition`"
+    assert [(each.period.name, each.reason) for each in found.held] == [(each.name, why) for each in hours]
+    known = {hours[0].name: Decimated(period=period(6), how=asked.how, begun_ns=1)}
+    assert names(plan([group(*hours, *days(1, 0), asked=asked, account=known)], NOW_NS)) == [hours[0].name]
+    whole = replace(asked, how=Every(1_350_000_000_000))
+    assert names(plan([group(*hours, *days(5, 1, 0), asked=whole)], NOW_NS)) == [
+        *(each.name for each in hours),
+        "19995",
+    ]
+
+
 def test_the_readings_tell_the_time_where_the_clock_is_ahead() -> None:
     assert names(plan([group(*days(6, 5, 4, 1, 0), newest_ns=NOW_NS - DAY_NS)], NOW_NS)) == ["19994", "19995"]
 
