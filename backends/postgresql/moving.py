@@ -207,8 +207,8 @@ class PostgresqlMoving(Moving[Connection, _Found]):
     async def rows_beyond(self, period: Period, pages: int) -> bool:
         """Whether a leaf has rows beyond so many pages, which the server says that it has.
 
-        It says 0 where it cannot find the file, as where the disk of a tablespace is not mounted: to read it fails then,
-        or finds what the server has open yet.
+        It says 0 where it cannot find the file, as where the disk of a tablespace is not mounted: to read it fails
+        then, or finds what the server has open yet.
 
         Raises:
             StoreError: it cannot be read.
