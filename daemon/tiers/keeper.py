@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import suppress
 from pathlib import Path
 
-from backends.base import Pace, Partition, PeriodTouched, Store, StoreBusy, StoreError, StoreUnavailable, Tiered
+from backends.base import Pace, Partition, PeriodTouched, Store, StoreBusy, StoreError, Tiered
 from backends.counting import Counting, HourRead
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
@@ -223,12 +223,15 @@ class TierKeeper(Looking):
                 self._events.warning(f"{name} was not moved to {move.target.name} as ordered: {why}")
 
     async def _try_to_move(self, store: Tiered, move: PlannedMove) -> None:
-        """Move a period; one that the database refuses holds up no other."""
+        """Move a period; one that the database refuses, or cannot move now, holds up no other.
+
+        Raises:
+            StoreUnavailable: the database does not answer at all.
+        """
         try:
             await self._move(store, move)
-        except StoreUnavailable:
-            raise
         except StoreError as error:
+            # Where a disk is full or not there it is as unavailable for that move, and answers.
             if not await was_dropped(self._store, move.period):
                 self._failed += 1
                 self._refused[move.period.label] = str(error)

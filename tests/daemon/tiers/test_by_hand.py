@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from backends.base import Partition
+from daemon.retention.planner import DAY_NS
 from daemon.tiers.by_hand import MoveRefused, move_by_hand
-from daemon.tiers.planner import DAY_NS
 from schemas.config import Config
 from tests.daemon.tiers.test_planner import NOW_NS, day
 
