@@ -49,7 +49,7 @@ class DecimationKeeper(Looking):
         self._account: Mapping[str, Sequence[Decimated]] = {}
         self._looked_at: set[tuple[str, str]] = set()
         """Periods that were gone through since the start: before it, readings may have come that nobody knows of."""
-        self._touched = LeftAlone()
+        self._touched = LeftAlone(outside.clock)
         self._refused: dict[tuple[str, str], str] = {}
         self._reducing: tuple[PlannedReduction, Paced] | None = None
         self._read: set[tuple[str, str]] = set()
@@ -121,9 +121,7 @@ class DecimationKeeper(Looking):
                     await self._store.give_up_move(move, patience_s=PATIENCE_S[0])
 
     async def _left_alone(self, group: str) -> dict[str, str]:
-        touched = dict.fromkeys(
-            self._touched.names(group, self._now_ns()), "readings came for it while its room was given back"
-        )
+        touched = dict.fromkeys(self._touched.names(group), "readings came for it while its room was given back")
         moves = await self._store.moves() if isinstance(self._store, Tiered) else ()
         own = {each.period.name for each in self._account.get(group, ()) if each.ended_ns is None}
         moved = {each.name: "it is being moved" for each in moves if each.group == group and each.name not in own}
@@ -146,7 +144,7 @@ class DecimationKeeper(Looking):
         try:
             after = await _reduced_patiently(store, reduction, paced, self._now_ns())
         except PeriodTouched as error:
-            self._touched.add(period, self._now_ns())
+            self._touched.add(period)
             self._events.info(f"{error}; its readings are reduced, and its room is given back later")
         except StoreUnavailable:
             raise

@@ -69,7 +69,7 @@ class TierKeeper(Looking):
         self._sizes: Sequence[int] = ()
         self._lie: Sequence[Sequence[float]] = ()
         """The heat of each partition with readings, by tier."""
-        self._touched = LeftAlone()
+        self._touched = LeftAlone(outside.clock)
         self._refused: dict[tuple[str, str], str] = {}
         self._is_clear = False  # of moves that nobody wants any more
         self._moving: tuple[PlannedMove, Paced] | None = None
@@ -168,9 +168,9 @@ class TierKeeper(Looking):
             await self._file.save(memory_of(self._heat, now.utc_ns))
 
     def _left_alone(self, group: str) -> dict[str, str]:
-        touched = dict.fromkeys(
-            self._touched.names(group, self._now_ns()), "readings came for it while it was copied"
-        ) | dict.fromkeys(self._busy(group), "it is being reduced")
+        touched = dict.fromkeys(self._touched.names(group), "readings came for it while it was copied") | dict.fromkeys(
+            self._busy(group), "it is being reduced"
+        )
         return touched | {name: why for (of, name), why in self._refused.items() if of == group}
 
     async def _clear_up(self, store: Tiered) -> None:
@@ -245,7 +245,7 @@ class TierKeeper(Looking):
             await moved_patiently(store, move, self._counting(paced))
         except PeriodTouched as error:
             self._thrown_away += 1
-            self._touched.add(period, self._now_ns())
+            self._touched.add(period)
             self._events.info(f"{error}; it stays in {move.source}, and is tried again later")
         else:
             self._moved += 1
