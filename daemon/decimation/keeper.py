@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
-from backends.base import Decimating, PeriodTouched, Store, StoreBusy, StoreError, StoreUnavailable, Tiered
+from backends.base import Decimating, PeriodTouched, Store, StoreBusy, StoreError, Tiered
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.core.outside import Outside
@@ -133,7 +133,11 @@ class DecimationKeeper(Looking):
         return {*store.late(group), *(name for name in ended if (group, name) not in self._looked_at)}
 
     async def _try_to_reduce(self, store: Decimating, reduction: PlannedReduction) -> None:
-        """Reduce a period; one that the database refuses holds up no other."""
+        """Reduce a period; one that the database refuses, or cannot reduce now, holds up no other.
+
+        Raises:
+            StoreUnavailable: the database does not answer at all.
+        """
         period = reduction.period
         before = next((each for each in self._account.get(period.group, ()) if each.period == period), None)
         # There and back: it is gone through, and what is left of it is written again.
@@ -146,9 +150,8 @@ class DecimationKeeper(Looking):
         except PeriodTouched as error:
             self._touched.add(period)
             self._events.info(f"{error}; its readings are reduced, and its room is given back later")
-        except StoreUnavailable:
-            raise
         except StoreError as error:
+            # Where a disk is full or not there it is as unavailable for that period, and answers.
             if not await was_dropped(self._store, period):
                 self._refused[period.label] = str(error)
         else:
