@@ -196,6 +196,10 @@ class TierKeeper(Looking):
             MoveRefused: it cannot be, or lies there already.
             StoreError: the database does not answer.
         """
+        if self._moving is not None and self._moving[0].period.label == (group, partition):
+            # What the database says of its place is soon not so.
+            target = self._moving[0].target.name
+            raise MoveRefused("partition", f"{partition} of {group} is being moved to {target} now")
         found = await self._store.partitions() if isinstance(self._store, Tiered) else {}
         move = move_by_hand(self._config, found, group, partition, tier, now_ns=self._now_ns())
         if move is None:

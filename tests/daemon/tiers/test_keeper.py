@@ -282,6 +282,10 @@ async def test_a_move_shows_how_far_it_is(store: PostgresqlStore, tmp_path: Path
     assert (status.moving.source, status.moving.target, status.moving.done) == ("fast", "slow", 0.0)
     assert status.waiting == 1
     assert status.words().startswith(f"moving {status.moving.name} of bpm to slow")
+    for tier in ("slow", "fast"):
+        with pytest.raises(MoveRefused, match=f"{status.moving.name} of bpm is being moved to slow now") as refused:
+            await keeper.order(GROUP.name, status.moving.name, tier)
+        assert (refused.value.part, refused.value.is_there) == ("partition", True)
     go_on.set()
     await looking
     assert keeper.status().moving is None  # type: ignore[union-attr]
