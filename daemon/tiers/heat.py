@@ -72,6 +72,14 @@ def reads_between(before: ReadCounters, now: ReadCounters) -> Reads:
     return Reads(scanned=scanned + dense, random=asked - dense, missed=min(1.0, max(0.0, missed)))
 
 
+def _by_index(before: ReadCounters, now: ReadCounters) -> ReadCounters:
+    """These counters without what came in the order of the pages, and without the pages that were asked for.
+
+    A scan that somebody has begun beside a copy would count the copy's rows.
+    """
+    return now._replace(scans=before.scans, scanned_rows=before.scanned_rows, maintained=before.maintained + 1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PeriodHeat:
     """The heat of a period.
@@ -115,7 +123,7 @@ class Heat:
 
         asked: what our own readers have read since then; None where that is not counted. own: periods that we may have
         copied or reduced since then. What lies out of line the server has looked up for that, as for readers: of these
-        the table of the rows counts alone.
+        the table of the rows counts alone, and what of it came by an index.
         """
         passed_s = 0.0 if self._looked is None else max(0.0, (at.monotonic_ns - self._looked.monotonic_ns) / 1e9)
         unseen_s = self._away_s if self._looked is None else passed_s
@@ -153,7 +161,8 @@ class Heat:
         was = {each.counted_by: each for each in self._found.get(label, PeriodHeat()).counted}
         for each in partition.counted[:1] if is_own else partition.counted:
             if each.counted_by in was:
-                self.add(label, reads_between(was[each.counted_by], each), left)
+                before = was[each.counted_by]
+                self.add(label, reads_between(before, _by_index(before, each) if is_own else each), left)
         after = self._found.get(label, PeriodHeat())
         wanted_s = after.wanted_s + passed_s if label in self._wanted else 0.0
         return replace(after, wanted_s=wanted_s, counted=partition.counted)

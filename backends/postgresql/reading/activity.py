@@ -66,8 +66,8 @@ COUNTERS = """
     WHERE o.oid IN (l.oid, l.reltoastrelid)
 """
 """Of a table, and of what it has out of line, in the order of `ReadCounters`. The same table of a replica, which may be
-the primary by now, has counters of its own: what tells them apart is when the server was started. Rows that a plain scan of an index finds
-are counted with the index, those of a bitmap with the table."""
+the primary by now, has counters of its own: what tells them apart is when the server was started. Rows that a plain
+scan of an index finds are counted with the index, those of a bitmap with the table."""
 PARTITIONS = f"""
     SELECT c.relname AS name, pg_get_expr(c.relpartbound, c.oid) AS bounds,
            greatest(l.reltuples, s.n_live_tup, least(pg_relation_size(l.oid), 1))::int8 AS rows,

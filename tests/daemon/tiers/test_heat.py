@@ -285,9 +285,27 @@ def test_what_is_wanted_has_to_be_so_without_a_break() -> None:
 
 def test_what_lies_out_of_line_does_not_count_where_we_have_copied_it() -> None:
     heat = Heat(DAY_S)
+
+    def rows(number: int, counted_by: int) -> ReadCounters:
+        return counters(counted_by, lookups=number, fetched_rows=number, pages_asked=number)
+
+    found = []
     for second, own in enumerate([(), {LABEL}, ()]):
-        heat.look(partition(*(scans(second, counted_by=of) for of in (1, 2))), at(second), own=own)
-        assert heat.of(LABEL) == pytest.approx(sum([0, 1, 2][: second + 1]) * PAGES * SCANNED_S * 0.6931, rel=1e-3)
+        heat.look(partition(*(rows(100 * second, of) for of in (1, 2))), at(second), own=own)
+        found.append(heat.of(LABEL))
+    of_100 = 100 * CACHED * RANDOM_S * 0.6931
+    assert found == [0, pytest.approx(of_100, rel=1e-2), pytest.approx(3 * of_100, rel=1e-2)]
+
+
+def test_a_scan_that_is_begun_beside_our_copy_does_not_make_its_rows_a_readers() -> None:
+    heat = Heat(DAY_S)
+    heat.look(partition(counters()), at(0))
+    # A reader had one row, and we had all of them.
+    beside = missed(scans=1, scanned_rows=ROWS + 1, pages_asked=PAGES + 2)
+    heat.look(partition(beside), at(60), own={LABEL})
+    assert heat.of(LABEL) == 0
+    heat.look(partition(beside._replace(scans=2, scanned_rows=2 * ROWS + 1)), at(120))
+    assert heat.of(LABEL) == pytest.approx(CACHED * PAGES * SCANNED_S * 0.6931, rel=1e-2)
 
 
 def test_what_is_there_no_more_is_forgotten() -> None:
