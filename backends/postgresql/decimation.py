@@ -60,6 +60,8 @@ class PostgresqlReducing(PostgresqlAccounting, Reducing[Connection]):
                 # It was moved meanwhile.
                 first, filenode = 0, found
             if first >= pages:
+                # Where the file is not to be found the server says 0 pages, and they are not reduced.
+                await self._moving.rows_beyond(begun.period, pages)
                 await self._moving.report_counts()
                 return
             await pace(first / pages)

@@ -191,6 +191,8 @@ class PostgresqlMoving(Moving[Connection, _Found]):
                     f"INSERT INTO {copy} SELECT * FROM {leaf} WHERE ctid >= '({first},0)' AND ctid < '({end},0)';"
                     f"{_note(copy, found, end)}"
                 )
+        if await self.rows_beyond(period, found.pages):
+            raise changed(period)
         await pace(1.0)
         await self._await_snapshots(period)
         # Without statistics, and with pages that are not all visible, plans fall back to scans. At its usual cost it
@@ -201,6 +203,22 @@ class PostgresqlMoving(Moving[Connection, _Found]):
         await self._connection.execute("RESET vacuum_cost_delay")
         await self.report_counts()
         await self._connection.execute(_note(copy, found, ALL))
+
+    async def rows_beyond(self, period: Period, pages: int) -> bool:
+        """Whether a leaf has rows beyond so many pages, which the server says that it has.
+
+        It says 0 where it cannot find the file, as where the disk of a tablespace is not mounted: to read it fails
+        then, or finds what the server has open yet.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        async with self._connection.transaction():
+            await self._connection.execute("SET LOCAL enable_seqscan = off")
+            leaf = self._table(period.name, LEAF)
+            return bool(
+                await self._connection.fetchval(f"SELECT EXISTS (SELECT FROM {leaf} WHERE ctid >= '({pages},0)')")
+            )
 
     async def report_counts(self) -> None:
         """Have the server count now what this session has done, where it can be told to.

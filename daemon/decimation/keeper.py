@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
-from backends.base import Decimating, PeriodTouched, Store, StoreBusy, StoreError, StoreUnavailable, Tiered
+from backends.base import Decimating, PeriodTouched, Store, StoreBusy, StoreError, Tiered
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.core.outside import Outside
@@ -49,7 +49,7 @@ class DecimationKeeper(Looking):
         self._account: Mapping[str, Sequence[Decimated]] = {}
         self._looked_at: set[tuple[str, str]] = set()
         """Periods that were gone through since the start: before it, readings may have come that nobody knows of."""
-        self._touched = LeftAlone()
+        self._touched = LeftAlone(outside.clock)
         self._refused: dict[tuple[str, str], str] = {}
         self._reducing: tuple[PlannedReduction, Paced] | None = None
         self._begun: list[Period] = []
@@ -124,9 +124,7 @@ class DecimationKeeper(Looking):
                     await self._store.give_up_move(move, patience_s=PATIENCE_S[0])
 
     async def _left_alone(self, group: str) -> dict[str, str]:
-        touched = dict.fromkeys(
-            self._touched.names(group, self._now_ns()), "readings came for it while its room was given back"
-        )
+        touched = dict.fromkeys(self._touched.names(group), "readings came for it while its room was given back")
         moves = await self._store.moves() if isinstance(self._store, Tiered) else ()
         own = {each.period.name for each in self._account.get(group, ()) if each.ended_ns is None}
         moved = {each.name: "it is being moved" for each in moves if each.group == group and each.name not in own}
@@ -138,7 +136,11 @@ class DecimationKeeper(Looking):
         return {*store.late(group), *(name for name in ended if (group, name) not in self._looked_at)}
 
     async def _try_to_reduce(self, store: Decimating, reduction: PlannedReduction) -> None:
-        """Reduce a period; one that the database refuses holds up no other."""
+        """Reduce a period; one that the database refuses, or cannot reduce now, holds up no other.
+
+        Raises:
+            StoreUnavailable: the database does not answer at all.
+        """
         period = reduction.period
         before = next((each for each in self._account.get(period.group, ()) if each.period == period), None)
         # There and back: it is gone through, and what is left of it is written again.
@@ -150,11 +152,10 @@ class DecimationKeeper(Looking):
         try:
             after = await _reduced_patiently(store, reduction, paced, self._now_ns())
         except PeriodTouched as error:
-            self._touched.add(period, self._now_ns())
+            self._touched.add(period)
             self._events.info(f"{error}; its readings are reduced, and its room is given back later")
-        except StoreUnavailable:
-            raise
         except StoreError as error:
+            # Where a disk is full or not there it is as unavailable for that period, and answers.
             if not await was_dropped(self._store, period):
                 self._refused[period.label] = str(error)
         else:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from backends.base import Store, StoreBusy, StoreError, StoreUnavailable
+from backends.base import Store, StoreBusy, StoreError
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.core.outside import Outside
@@ -118,9 +118,9 @@ class RetentionKeeper(Looking):
                 name, group = drop.period.name, drop.period.group
                 in_use = f"{name} of group {group} cannot be dropped: its table is always in use"
                 self._refused |= {(group, rule): in_use for rule in Rule}
-            except StoreUnavailable:
-                raise
             except StoreError as error:
+                # A partition whose disk is not there is as unavailable as a database, which the next look at the
+                # account tells from it.
                 self._refused[drop.period.group, drop.rule] = str(error)
             tries = 0
             pauses.reset()

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from backends.base import StoreBusy
 from daemon.core.monitoring.events import Events
-from daemon.core.outside import Outside
+from daemon.core.outside import Clock, Outside
 from daemon.web.backoff import Backoff
 from schemas.retention import Period
 
@@ -49,23 +49,28 @@ async def patiently(act: Callable[[float], Awaitable[A]], always: str) -> A:
 
 
 class LeftAlone:
-    """Periods that readings came for while they were dealt with: each is left alone, twice as long each time."""
+    """Periods that readings came for while they were dealt with: each is left alone, twice as long each time.
 
-    def __init__(self) -> None:
+    clock: what it says of the time of day may be wrong, and is not used.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._until: dict[tuple[str, str], tuple[int, int]] = {}
 
-    def add(self, period: Period, now_ns: int) -> None:
+    def add(self, period: Period) -> None:
         """Leave a period alone from now on."""
         _, times = self._until.get(period.label, (0, 0))
         pause_ns = min(TOUCHED_FIRST_NS * 2**times, TOUCHED_MOST_NS)
-        self._until[period.label] = now_ns + pause_ns, times + 1
+        self._until[period.label] = self._clock.now().monotonic_ns + pause_ns, times + 1
 
     def forget(self, period: Period) -> None:
         """It was dealt with."""
         self._until.pop(period.label, None)
 
-    def names(self, group: str, now_ns: int) -> list[str]:
+    def names(self, group: str) -> list[str]:
         """Names of a group's periods that are left alone now."""
+        now_ns = self._clock.now().monotonic_ns
         return [name for (of, name), (until_ns, _) in self._until.items() if of == group and now_ns < until_ns]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from backends.base import Partition
 from daemon.retention.limits import states_of
-from daemon.retention.planner import kept_of, period_of
+from daemon.retention.planner import kept_of, old_of, period_of
 from daemon.tiers.limits import tiers_of
 from daemon.tiers.planner import PlannedMove, Tier, name_of
 from schemas.config import Config
@@ -49,8 +49,13 @@ def move_by_hand(
     if not one.may_move:
         why = "it takes what fits no other partition, or an older triggerlog has made it"
         raise MoveRefused("partition", f"{partition} of {group} stays where it is: {why}")
-    if one in kept_of(state, now_ns):
+    newest = kept_of(state, now_ns)
+    if one in newest:
         raise MoveRefused("partition", f"{partition} is one of the {NEWEST} newest of {group}, which never move")
+    if one not in old_of(state, newest):
+        # By a clock that went back what is being written lies ahead, too.
+        problem = f"{partition} is newer than those of {group} that may move: it will be written, or is"
+        raise MoveRefused("partition", problem)
     if one.place == target.place:
         return None
     return PlannedMove(

@@ -25,6 +25,9 @@ one after the other. Measured between a disk of 71 random reads a second and 90 
 CACHED = 0.1
 """What a page counts that the server had in its memory: no disk is waited for now, but it may be after a restart."""
 DAY_S = 86_400.0
+AWAY_MOST = 2.0
+"""A restart takes off no more half-lives than these: it may be the clock that is wrong, and what was read while the
+daemon was away is added by the counters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +72,14 @@ def reads_between(before: ReadCounters, now: ReadCounters) -> Reads:
     return Reads(scanned=scanned + dense, random=asked - dense, missed=min(1.0, max(0.0, missed)))
 
 
+def _by_index(before: ReadCounters, now: ReadCounters) -> ReadCounters:
+    """These counters without what came in the order of the pages, and without the pages that were asked for.
+
+    A scan that somebody has begun beside a copy would count the copy's rows.
+    """
+    return now._replace(scans=before.scans, scanned_rows=before.scanned_rows, maintained=before.maintained + 1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PeriodHeat:
     """The heat of a period.
@@ -94,9 +105,11 @@ class Heat:
         self.half_life_s = half_life_s
         self._found = dict(found or {})
         self._looked: Instant | None = None
+        self._away_s = max(0.0, age_s)
+        """How long nobody had looked before the first look."""
         self._is_told = False
         self._wanted: Collection[Label] = {label for label, each in self._found.items() if each.wanted_s > 0}
-        self._decay(age_s)
+        self._decay(min(self._away_s, AWAY_MOST * half_life_s))
 
     def look(
         self,
@@ -110,21 +123,23 @@ class Heat:
 
         asked: what our own readers have read since then; None where that is not counted. own: periods that we may have
         copied or reduced since then. What lies out of line the server has looked up for that, as for readers: of these
-        the table of the rows counts alone.
+        the table of the rows counts alone, and what of it came by an index.
         """
         passed_s = 0.0 if self._looked is None else max(0.0, (at.monotonic_ns - self._looked.monotonic_ns) / 1e9)
+        unseen_s = self._away_s if self._looked is None else passed_s
         self._looked = at
         self._decay(passed_s)
         self._is_told = asked is not None
         for label, reads in (asked or {}).items():
             self.add(label, reads)
         there = {(group, each.name): each for group, of in partitions.items() for each in of}
-        self._found = {label: self._seen(label, each, passed_s, label in own) for label, each in there.items()}
+        left = self._left_of(unseen_s)
+        self._found = {label: self._seen(label, each, passed_s, left, label in own) for label, each in there.items()}
 
-    def add(self, label: Label, reads: Reads) -> None:
-        """Add what was read of a period."""
+    def add(self, label: Label, reads: Reads, left: float = 1.0) -> None:
+        """Add what was read of a period. left: the part that is left of it, as it was not all read just now."""
         before = self._found.get(label, PeriodHeat())
-        gain = reads.gain_s * log(2) * DAY_S / self.half_life_s
+        gain = left * reads.gain_s * log(2) * DAY_S / self.half_life_s
         self._found[label] = replace(before, s_a_day=before.s_a_day + gain)
 
     def want(self, labels: Collection[Label]) -> None:
@@ -142,14 +157,20 @@ class Heat:
         """The heat of all of them."""
         return self._found
 
-    def _seen(self, label: Label, partition: Partition, passed_s: float, is_own: bool) -> PeriodHeat:
+    def _seen(self, label: Label, partition: Partition, passed_s: float, left: float, is_own: bool) -> PeriodHeat:
         was = {each.counted_by: each for each in self._found.get(label, PeriodHeat()).counted}
         for each in partition.counted[:1] if is_own else partition.counted:
             if each.counted_by in was:
-                self.add(label, reads_between(was[each.counted_by], each))
+                before = was[each.counted_by]
+                self.add(label, reads_between(before, _by_index(before, each) if is_own else each), left)
         after = self._found.get(label, PeriodHeat())
         wanted_s = after.wanted_s + passed_s if label in self._wanted else 0.0
         return replace(after, wanted_s=wanted_s, counted=partition.counted)
+
+    def _left_of(self, unseen_s: float) -> float:
+        """What is left of what was read in so long a time, as much at each moment of it."""
+        half_lives = unseen_s / self.half_life_s
+        return (1 - exp2(-half_lives)) / (half_lives * log(2)) if half_lives > 1e-6 else 1.0
 
     def _decay(self, passed_s: float) -> None:
         left = exp2(-max(0.0, passed_s) / self.half_life_s)

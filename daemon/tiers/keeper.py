@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import suppress
 from pathlib import Path
 
-from backends.base import Pace, Partition, PeriodTouched, Store, StoreBusy, StoreError, StoreUnavailable, Tiered
+from backends.base import Pace, Partition, PeriodTouched, Store, StoreBusy, StoreError, Tiered
 from backends.counting import Counting, HourRead
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
@@ -69,7 +69,7 @@ class TierKeeper(Looking):
         self._sizes: Sequence[int] = ()
         self._lie: Sequence[Sequence[float]] = ()
         """The heat of each partition with readings, by tier."""
-        self._touched = LeftAlone()
+        self._touched = LeftAlone(outside.clock)
         self._refused: dict[tuple[str, str], str] = {}
         self._is_clear = False  # of moves that nobody wants any more
         self._moving: tuple[PlannedMove, Paced] | None = None
@@ -168,9 +168,9 @@ class TierKeeper(Looking):
             await self._file.save(memory_of(self._heat, now.utc_ns))
 
     def _left_alone(self, group: str) -> dict[str, str]:
-        touched = dict.fromkeys(
-            self._touched.names(group, self._now_ns()), "readings came for it while it was copied"
-        ) | dict.fromkeys(self._busy(group), "it is being reduced")
+        touched = dict.fromkeys(self._touched.names(group), "readings came for it while it was copied") | dict.fromkeys(
+            self._busy(group), "it is being reduced"
+        )
         return touched | {name: why for (of, name), why in self._refused.items() if of == group}
 
     async def _clear_up(self, store: Tiered) -> None:
@@ -196,6 +196,10 @@ class TierKeeper(Looking):
             MoveRefused: it cannot be, or lies there already.
             StoreError: the database does not answer.
         """
+        if self._moving is not None and self._moving[0].period.label == (group, partition):
+            # What the database says of its place is soon not so.
+            target = self._moving[0].target.name
+            raise MoveRefused("partition", f"{partition} of {group} is being moved to {target} now")
         found = await self._store.partitions() if isinstance(self._store, Tiered) else {}
         move = move_by_hand(self._config, found, group, partition, tier, now_ns=self._now_ns())
         if move is None:
@@ -223,12 +227,15 @@ class TierKeeper(Looking):
                 self._events.warning(f"{name} was not moved to {move.target.name} as ordered: {why}")
 
     async def _try_to_move(self, store: Tiered, move: PlannedMove) -> None:
-        """Move a period; one that the database refuses holds up no other."""
+        """Move a period; one that the database refuses, or cannot move now, holds up no other.
+
+        Raises:
+            StoreUnavailable: the database does not answer at all.
+        """
         try:
             await self._move(store, move)
-        except StoreUnavailable:
-            raise
         except StoreError as error:
+            # Where a disk is full or not there it is as unavailable for that move, and answers.
             if not await was_dropped(self._store, move.period):
                 self._failed += 1
                 self._refused[move.period.label] = str(error)
@@ -242,7 +249,7 @@ class TierKeeper(Looking):
             await moved_patiently(store, move, self._counting(paced))
         except PeriodTouched as error:
             self._thrown_away += 1
-            self._touched.add(period, self._now_ns())
+            self._touched.add(period)
             self._events.info(f"{error}; it stays in {move.source}, and is tried again later")
         else:
             self._moved += 1

@@ -227,11 +227,15 @@ class _Planning:
                         self._hold(each, each.waits_for)
 
     def moves(self) -> Iterator[PlannedMove]:
-        """All of them: the oldest first; by access first what makes room, then what moves back."""
+        """All of them: the oldest first; by access first what makes room, then what moves back.
+
+        What is first finds room where it moves to, if any does: it is moved, and then there is another plan.
+        """
         moved = [each for each in self._movable if each.tier != each.lies]
         if self._access is not None:
             heats = self._access.heats
             moved.sort(key=lambda each: (each.tier < each.lies, _turn(each, heats.get(each.label, PeriodHeat()))))
+            self._with_room_first(moved)
         for each in moved:
             yield PlannedMove(
                 period=period_of(each.group, each.partition),
@@ -240,6 +244,14 @@ class _Planning:
                 reason=each.reason,
                 nbytes=each.nbytes,
             )
+
+    def _with_room_first(self, moved: list[_Movable]) -> None:
+        sizes = sizes_of(self._tiers, self._groups)
+        for number, each in enumerate(moved):
+            most = self._tiers[each.tier].max_bytes
+            if most is None or sizes[each.tier] + each.nbytes <= most:
+                moved.insert(0, moved.pop(number))
+                return
 
     def nexts(self) -> Iterator[Next]:
         """What of each group and tier becomes too old for it first, and what has to be hot for a while longer."""

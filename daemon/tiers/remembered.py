@@ -5,9 +5,9 @@ What was read meanwhile, the counters tell at the next look; so it does not have
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from backends.base import ReadCounters
 from daemon.core.monitoring.events import Events
@@ -16,21 +16,30 @@ from daemon.core.process.kept_file import KeptFile, Part, Remembered
 from daemon.tiers.heat import Heat, Label, PeriodHeat
 
 FILE = "heat.json"
+MOST = 1e100
+"""No reader waits so long: what is more, and sums of it, would soon be no number."""
+
+
+def _of_a_server(counted: ReadCounters) -> ReadCounters:
+    """Counters as a server has them: whole numbers of 64 bits."""
+    if not all(-(2**63) <= each < 2**63 for each in counted):
+        raise ValueError("no server counts so far")
+    return counted
 
 
 class KeptHeat(Part):
     """As `PeriodHeat`."""
 
-    s_a_day: float = Field(ge=0, allow_inf_nan=False)
-    wanted_s: float = Field(ge=0, allow_inf_nan=False)
-    counted: tuple[ReadCounters, ...]
+    s_a_day: float = Field(ge=0, le=MOST, allow_inf_nan=False)
+    wanted_s: float = Field(ge=0, le=MOST, allow_inf_nan=False)
+    counted: tuple[Annotated[ReadCounters, AfterValidator(_of_a_server)], ...]
 
 
 class HeatMemory(Remembered):
     """The heat of each group's partitions, as at at_ns (UTC, ns)."""
 
     version: Literal[1] = 1
-    at_ns: int = 0
+    at_ns: int = Field(default=0, ge=-(2**63), lt=2**63)
     groups: dict[str, dict[str, KeptHeat]] = Field(default={})
 
     @property

@@ -5,6 +5,7 @@ import contextlib
 import importlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -498,3 +499,26 @@ async def test_retention_drops_a_period_that_was_reduced_in_part(filled: Filled,
     assert begun.readings + dropped.readings == len(filled.written[1])
     assert len(await filled.store.reduced(GROUP, period.start_ns, period.end_ns)) == 0
     await filled.see_whole()
+
+
+@pytest.mark.parametrize("kind", ["rows"])
+async def test_readings_whose_file_cannot_be_found_are_not_taken_for_reduced(
+    filled: Filled, rng: np.random.Generator
+) -> None:
+    """As where the disk of a tablespace is not mounted: a PostgreSQL takes a table without a file for an empty one."""
+    leaf = f'{filled.store._database.schema_name}."bpm${(await filled.period()).name}$leaf"'
+    async with filled.store._reader() as connection:
+        folder = await connection.fetchval("SHOW data_directory")
+        file = Path(folder) / await connection.fetchval("SELECT pg_relation_filepath(to_regclass($1))", leaf)
+        await connection.execute("CHECKPOINT")
+    away = file.rename(file.with_name(f"{file.name}.away"))
+    try:
+        with pytest.raises(StoreError, match="could not open file"):
+            await filled.reduce()
+        assert [each.reduced_ns for each in (await filled.store.decimated())[GROUP.name]] == [None]
+    finally:
+        away.rename(file)
+    await filled.see_whole()
+    await filled.reduce()
+    await filled.see_whole()
+    await filled.see_figures(1, kept=np.zeros(len(filled.written[1]), bool))

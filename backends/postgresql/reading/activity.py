@@ -48,7 +48,7 @@ WAITS = """
 """
 COUNTERS = """
     SELECT array_agg(ARRAY[
-        o.oid::int8,
+        (floor(extract(epoch FROM pg_postmaster_start_time()))::int8 & 2147483647) << 32 | o.oid::int8,
         CASE WHEN o.reltuples > 0 AND o.relpages > 0 THEN (o.reltuples / o.relpages * size.pages)::int8
              ELSE greatest(pg_stat_get_live_tuples(o.oid), 0) END,
         size.pages, pg_stat_get_numscans(o.oid), pg_stat_get_tuples_returned(o.oid),
@@ -65,8 +65,9 @@ COUNTERS = """
     CROSS JOIN LATERAL (SELECT pg_relation_size(o.oid) / current_setting('block_size')::int8 AS pages) AS size
     WHERE o.oid IN (l.oid, l.reltoastrelid)
 """
-"""Of a table, and of what it has out of line, in the order of `ReadCounters`. Rows that a plain scan of an index finds
-are counted with the index, those of a bitmap with the table."""
+"""Of a table, and of what it has out of line, in the order of `ReadCounters`. The same table of a replica, which may be
+the primary by now, has counters of its own: what tells them apart is when the server was started. Rows that a plain
+scan of an index finds are counted with the index, those of a bitmap with the table."""
 PARTITIONS = f"""
     SELECT c.relname AS name, pg_get_expr(c.relpartbound, c.oid) AS bounds,
            greatest(l.reltuples, s.n_live_tup, least(pg_relation_size(l.oid), 1))::int8 AS rows,

@@ -67,6 +67,11 @@ RELOADABLE = frozenset(
     }
 )
 """Fields that change while the daemon runs; each other one needs a restart."""
+IDENTITY = ("name", "tablespace", "directory")
+"""Fields that say which one of a list a section is: what the file says of another is not for it."""
+TOGETHER = {"groups": ("retention", "decimation"), "tiers": ("tiering",)}
+"""Lists, and the sections that are meant for what is in them: where others are in a list it needs a restart, and so do
+these. Days that are for all groups may have been those of one, which the file now gives to it alone."""
 
 
 class Reloader:
@@ -148,7 +153,8 @@ def applicable(old: Config, new: Config) -> Config:
     """The old configuration, with what is new and can change while the daemon runs."""
     merged = _merged(old, new, "")
     assert isinstance(merged, Config)
-    return merged
+    stay = [name for listed, of in TOGETHER.items() if _are_others(old, new, listed) for name in (listed, *of)]
+    return merged.model_copy(update={name: getattr(old, name) for name in stay})
 
 
 def _pairs(old: object, new: object, path: str) -> Iterator[tuple[str, object, object]]:
@@ -181,6 +187,14 @@ def _are_sections(old: object, new: object) -> bool:
     if not (isinstance(old, tuple) and isinstance(new, tuple) and len(old) == len(new)):
         return False
     return all(isinstance(section, BaseModel) for section in (*old, *new))
+
+
+def _are_others(old: Config, new: Config, listed: str) -> bool:
+    """Whether a list has other sections, or in another order."""
+    before, after = (
+        [[getattr(each, name, None) for name in IDENTITY] for each in getattr(of, listed)] for of in (old, new)
+    )
+    return before != after
 
 
 def _can_change(path: str, old: object, new: object) -> bool:

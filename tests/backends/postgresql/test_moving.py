@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -240,3 +241,27 @@ async def test_readings_go_into_the_leaf_by_its_name(
     written = await write(store, rng, 3, now)
     rows = await database.fetchval(f'SELECT count(*) FROM ONLY {schema}."bpm{into}$leaf"')
     assert rows == (written.size if layout_of_rows(store) else TRIGGERS)
+
+
+async def test_readings_whose_files_cannot_be_found_are_not_exchanged_for_an_empty_copy(
+    store: PostgresqlStore, database: asyncpg.Connection, schema: str, slow: str
+) -> None:
+    """As where the disk of a tablespace is not mounted: the server takes a table without a file for an empty one."""
+    before = await everything(store, GROUP)
+    await move(store)
+    leaf = f'{schema}."bpm${(await period_of(store, noon(2))).name}$leaf"'
+    folder = Path(await database.fetchval("SHOW data_directory"))
+    file = folder / await database.fetchval("SELECT pg_relation_filepath(to_regclass($1))", leaf)
+    # Nobody has to have it open, nor in memory.
+    await database.execute("CHECKPOINT")
+    away = file.with_name(f"{file.name}.away")
+    file.rename(away)
+    try:
+        with pytest.raises(StoreError, match="could not open file"):
+            await move(store, None)
+    finally:
+        away.rename(file)
+    assert (await partition_of(store, noon(2))).place == slow
+    np.testing.assert_array_equal(await everything(store, GROUP), before)
+    await move(store, None)
+    np.testing.assert_array_equal(await everything(store, GROUP), before)

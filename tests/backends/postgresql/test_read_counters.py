@@ -111,6 +111,16 @@ async def test_rows_from_anywhere_are_random_and_those_of_a_range_are_not(
     assert found.random < 3
 
 
+async def test_another_server_that_has_the_same_table_counts_for_itself(
+    store: PostgresqlStore, reader: Reader, leaf: str, database: asyncpg.Connection
+) -> None:
+    """As one that was a replica, and was read for months, and is the primary now."""
+    found = (await counted(store)).counted_by
+    oid = await database.fetchval("SELECT to_regclass($1)::oid::int8", leaf)
+    began = await database.fetchval("SELECT pg_postmaster_start_time()")
+    assert (found & (2**32 - 1), found >> 32) == (oid, int(began.timestamp()))
+
+
 @pytest.mark.parametrize("statement", ["VACUUM", "ANALYZE", "VACUUM (FREEZE, ANALYZE, DISABLE_PAGE_SKIPPING)"])
 async def test_looking_after_a_table_asks_for_its_pages_and_does_not_count(
     store: PostgresqlStore, reader: Reader, leaf: str, statement: str

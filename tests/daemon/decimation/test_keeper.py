@@ -151,6 +151,28 @@ async def test_one_that_cannot_be_reduced_holds_up_no_other(
     await stored(store)
 
 
+async def test_one_that_the_server_cannot_reduce_now_holds_up_no_other(
+    store: PostgresqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where its disk is full, or not there: the server answers all else."""
+    (first, *_) = [each for each in (await store.partitions())[GROUP.name] if each.name.isdigit() and each.rows]
+    really = store.decimate
+
+    async def decimate(period: Period, how: How, **more: Any) -> Decimated:
+        if period.name == first.name:
+            raise StoreUnavailable("could not open file (58P01)")
+        return await really(period, how, **more)
+
+    monkeypatch.setattr(store, "decimate", decimate)
+    kept = Kept(store, config_of())
+    await kept.keeper.look()
+    assert (kept.status().periods, kept.status().problem) == (1, "could not open file (58P01)")
+    monkeypatch.undo()
+    await kept.keeper.look()
+    assert (kept.status().periods, kept.status().problem) == (2, None)
+    await stored(store)
+
+
 async def test_what_retention_drops_meanwhile_is_no_problem(
     store: PostgresqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

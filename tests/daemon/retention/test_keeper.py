@@ -367,7 +367,9 @@ async def test_a_disk_that_cannot_be_looked_at_keeps_no_other_limit_from_being_m
     assert keeper.status().problem == "the disk of /no/such/folder cannot be looked at: no such file or directory"
 
 
-@pytest.mark.parametrize("error", [StoreError("it refuses"), StoreBusy("in use")])
+@pytest.mark.parametrize(
+    "error", [StoreError("it refuses"), StoreBusy("in use"), StoreUnavailable("could not open file (58P01)")]
+)
 async def test_a_group_that_cannot_be_dropped_holds_up_no_other(
     monkeypatch: pytest.MonkeyPatch, error: StoreError
 ) -> None:

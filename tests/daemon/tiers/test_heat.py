@@ -1,5 +1,8 @@
 """Heat: what counters say of reading, how it decays, and that it is known by a period's name."""
 
+import json
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.base import Partition, ReadCounters
-from daemon.core.outside import Instant
+from daemon.core.monitoring.events import Events
+from daemon.core.outside import Instant, Outside
 from daemon.tiers.heat import CACHED, DAY_S, NO_READS, RANDOM_S, SCANNED_S, Heat, Reads, reads_between
-from daemon.tiers.remembered import HeatMemory, heat_of, memory_of
+from daemon.tiers.remembered import FILE, HeatFile, HeatMemory, heat_of, memory_of
 
 LABEL = ("bpm", "20260101")
 ROWS, PAGES = 20_000, 128
@@ -196,8 +200,75 @@ def test_heat_is_remembered_over_a_restart_with_what_was_read_meanwhile() -> Non
     assert again.of(LABEL) == pytest.approx((heat.of(LABEL) or 0) / 2)
     assert again.all()[LABEL].wanted_s == 60
     again.look(partition(scans(15)), at(0))
-    assert again.of(LABEL) == pytest.approx((5 + 5) * PAGES * SCANNED_S * 0.6931, rel=1e-3)
+    # Of five of the ten scans a half is left; the five others were at some time of that day.
+    assert again.of(LABEL) == pytest.approx((5 + 5 * 0.7213) * PAGES * SCANNED_S * 0.6931, rel=1e-3)
     assert again.all()[LABEL].wanted_s == 60, "a restart is no break"
+
+
+def test_what_was_read_while_nobody_looked_is_as_hot_as_if_somebody_had() -> None:
+    heat, begun = Heat(DAY_S), Heat(DAY_S)
+    begun.look(partition(scans(0)), at(0))
+    restarted = heat_of(memory_of(begun, at(0).utc_ns), DAY_S, at(40 * DAY_S).utc_ns)
+    for hour in range(40 * 24 + 1):
+        heat.look(partition(scans(hour)), at(3600 * hour))
+    for found in (begun, restarted):
+        found.look(partition(scans(40 * 24)), at(40 * DAY_S))
+        assert found.of(LABEL) == pytest.approx(heat.of(LABEL), rel=0.03)
+
+
+@pytest.mark.parametrize("days", [365, -365, 1e5])
+def test_a_clock_that_is_wrong_at_a_restart_leaves_heat_and_its_order(days: float) -> None:
+    heat = Heat(DAY_S)
+    heat.look(partition(scans(0)), at(0))
+    heat.look(partition(scans(10)), at(60))
+    again = heat_of(memory_of(heat, at(60).utc_ns), DAY_S, at(60 + days * DAY_S).utc_ns)
+    assert (heat.of(LABEL) or 0) / 4 <= (again.of(LABEL) or 0) <= (heat.of(LABEL) or 0)
+
+
+def counted_by_hand(**more: int) -> list[int]:
+    return [*counters(**more)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"version": 1, "at_ns": 5, "gro',
+        "",
+        '{"version": 2}',
+        "null",
+        "[" * 100_000,
+        '{"at_ns": NaN}',
+        f'{{"at_ns": {10**400}}}',
+        f'{{"at_ns": -{10**400}}}',
+        f'{{"at_ns": {2**63}}}',
+        *(
+            json.dumps({"groups": {"bpm": {"20260101": {"s_a_day": 1.0, "wanted_s": 0.0, "counted": []} | more}}})
+            for more in (
+                {"s_a_day": math.nan},
+                {"s_a_day": math.inf},
+                {"s_a_day": -1.0},
+                {"s_a_day": 1.7e308},
+                {"wanted_s": 1.7e308},
+                {"counted": [counted_by_hand(fetched_rows=-(10**400))]},
+                {"counted": [counted_by_hand(pages_asked=10**400)]},
+                {"counted": [[1, 2, 3]]},
+            )
+        ),
+    ],
+)
+async def test_a_file_that_cannot_be_used_is_told_in_one_line_and_all_begins_as_cold(text: str, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(text)
+    events = Events()
+    file = HeatFile(tmp_path, Outside.real(), events)
+    heat = heat_of(await file.load(), DAY_S, at(0).utc_ns)
+    heat.look(partition(scans(0)), at(0))
+    assert heat.of(LABEL) == 0
+    (told,) = events.newest()
+    assert "heat.json cannot be used" in told.text
+    assert told.text.endswith("all partitions begin as cold")
+    assert "\n" not in told.text
+    await file.save(memory_of(heat, at(0).utc_ns))
+    assert LABEL[1] in (await file.load()).groups[LABEL[0]]
 
 
 def test_what_is_wanted_has_to_be_so_without_a_break() -> None:
@@ -214,9 +285,27 @@ def test_what_is_wanted_has_to_be_so_without_a_break() -> None:
 
 def test_what_lies_out_of_line_does_not_count_where_we_have_copied_it() -> None:
     heat = Heat(DAY_S)
+
+    def rows(number: int, counted_by: int) -> ReadCounters:
+        return counters(counted_by, lookups=number, fetched_rows=number, pages_asked=number)
+
+    found = []
     for second, own in enumerate([(), {LABEL}, ()]):
-        heat.look(partition(*(scans(second, counted_by=of) for of in (1, 2))), at(second), own=own)
-        assert heat.of(LABEL) == pytest.approx(sum([0, 1, 2][: second + 1]) * PAGES * SCANNED_S * 0.6931, rel=1e-3)
+        heat.look(partition(*(rows(100 * second, of) for of in (1, 2))), at(second), own=own)
+        found.append(heat.of(LABEL))
+    of_100 = 100 * CACHED * RANDOM_S * 0.6931
+    assert found == [0, pytest.approx(of_100, rel=1e-2), pytest.approx(3 * of_100, rel=1e-2)]
+
+
+def test_a_scan_that_is_begun_beside_our_copy_does_not_make_its_rows_a_readers() -> None:
+    heat = Heat(DAY_S)
+    heat.look(partition(counters()), at(0))
+    # A reader had one row, and we had all of them.
+    beside = missed(scans=1, scanned_rows=ROWS + 1, pages_asked=PAGES + 2)
+    heat.look(partition(beside), at(60), own={LABEL})
+    assert heat.of(LABEL) == 0
+    heat.look(partition(beside._replace(scans=2, scanned_rows=2 * ROWS + 1)), at(120))
+    assert heat.of(LABEL) == pytest.approx(CACHED * PAGES * SCANNED_S * 0.6931, rel=1e-2)
 
 
 def test_what_is_there_no_more_is_forgotten() -> None:

@@ -282,6 +282,10 @@ async def test_a_move_shows_how_far_it_is(store: PostgresqlStore, tmp_path: Path
     assert (status.moving.source, status.moving.target, status.moving.done) == ("fast", "slow", 0.0)
     assert status.waiting == 1
     assert status.words().startswith(f"moving {status.moving.name} of bpm to slow")
+    for tier in ("slow", "fast"):
+        with pytest.raises(MoveRefused, match=f"{status.moving.name} of bpm is being moved to slow now") as refused:
+            await keeper.order(GROUP.name, status.moving.name, tier)
+        assert (refused.value.part, refused.value.is_there) == ("partition", True)
     go_on.set()
     await looking
     assert keeper.status().moving is None  # type: ignore[union-attr]
@@ -402,3 +406,30 @@ async def test_what_retention_drops_meanwhile_is_no_problem(
     assert dropped
     assert (status.problem, status.moved, status.failed, status.held) == (None, 1, 0, [])
     assert await places(store) == [SLOW, None, None, None, None]
+
+
+async def test_a_partition_whose_file_cannot_be_found_holds_up_no_other(
+    store: PostgresqlStore, database: asyncpg.Connection, schema: str, tmp_path: Path
+) -> None:
+    """The server says so as if it could not do anything now."""
+    oldest = (await store.partitions())[GROUP.name][1].name
+    leaf = f'{schema}."bpm${oldest}$leaf"'
+    folder = Path(await database.fetchval("SHOW data_directory"))
+    file = folder / await database.fetchval("SELECT pg_relation_filepath(to_regclass($1))", leaf)
+    await database.execute("CHECKPOINT")
+    away = file.rename(file.with_name(f"{file.name}.away"))
+    keeper, _ = keeper_of(store, tmp_path, config_of(), events := Events())
+    try:
+        for _ in range(2):
+            await keeper.look()
+            assert await places(store) == [None, SLOW, None, None, None, None]
+            status = keeper.status()
+            assert status is not None
+            assert status.problem is not None
+            assert "could not open file" in status.problem
+    finally:
+        away.rename(file)
+    assert sum("tiers cannot move all" in event.text for event in events.newest()) == 1
+    await keeper.look()
+    assert await places(store) == [SLOW, SLOW, None, None, None, None]
+    assert await whole(store)

@@ -206,6 +206,14 @@ def test_what_is_read_most_moves_back_after_what_makes_room_for_it() -> None:
     assert found.short == ()
 
 
+def test_what_moves_back_leaves_room_for_what_moves_back_to_its_tier() -> None:
+    # The hotter one is too large for the fast tier, and takes the place of the other.
+    state = group(day(6, "tape"), day(5, "slow", readings=5), day(1), day(0))
+    tiers = [fast(31), slow("slow", max_gib=10), slow("tape")]
+    found = plan(tiers, [state], NOW_NS, access({6: 40, 5: 10}))
+    assert moved(found) == [("19995", "slow", "fast"), ("19994", "tape", "slow")]
+
+
 def test_it_has_to_be_hot_for_a_while_and_the_plan_says_until_when() -> None:
     state = group(day(6, "slow"), *(day(ago) for ago in (4, 1, 0)))
     tiers = [fast(100), slow()]

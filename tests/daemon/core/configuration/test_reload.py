@@ -63,6 +63,64 @@ def test_other_groups_or_sources_need_a_restart_as_a_whole() -> None:
     assert changed(BASE.replace("count = 3", "count = 4"))[1] == ["groups[0].count"]
 
 
+def group(name: str, more: str = "") -> str:
+    return f'[[groups]]\nname = "{name}"\ncount = 3\nchannels = [{{ name = "x" }}]\n{more}\n'
+
+
+def kept(days: float) -> str:
+    return f"retention = {{ keep_days = {days} }}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (group("bpm", kept(3650)) + group("blm", kept(7)), group("blm", kept(7)) + group("bpm", kept(3650))),
+        (group("bpm", kept(3650)), group("blm", kept(7)) + group("bpm", kept(3650))),
+        ("[retention]\nkeep_days = 3650\n" + group("bpm"), "[retention]\nkeep_days = 7\n" + group("ict")),
+        (
+            "[retention]\nkeep_days = 3650\n" + group("bpm"),
+            "[retention]\nkeep_days = 7\n" + group("bpm", kept(3650)) + group("blm"),
+        ),
+        (group("bpm"), "[decimation]\nafter_days = 3\nbucket_s = 1\n" + group("blm") + group("bpm")),
+    ],
+    ids=["in another order", "one more before", "another", "one more, and days of their own", "reduced"],
+)
+def test_what_is_kept_of_a_group_is_never_what_the_file_says_of_another(old: str, new: str) -> None:
+    before, after = parse_config(old), parse_config(new)
+    merged = applicable(before, after)
+    assert (merged.groups, merged.retention, merged.decimation) == (before.groups, before.retention, before.decimation)
+    assert set(differences(merged, after)) == set(differences(before, after))
+    same = parse_config(old.replace("3650", "365"))
+    assert applicable(before, same) == same
+
+
+FAST, SLOW, TAPE = (f'[[tiers]]\nname = "{name}"\n' for name in ("fast", "slow", "tape"))
+IN_SLOW, IN_TAPE, IN_SSD = (f'tablespace = "{name}"\n' for name in ("slow", "tape", "ssd"))
+ACCESS = "[tiering]\npolicy = 'access'\n"
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        ACCESS + FAST + "max_gib = 90\n" + SLOW + IN_SSD + "max_gib = 5\n" + TAPE + IN_TAPE,
+        ACCESS + FAST + "max_gib = 9\n" + TAPE + IN_TAPE + "max_gib = 5\n" + SLOW + IN_SLOW,
+        ACCESS + FAST + "max_gib = 9\n" + SLOW + IN_SLOW,
+        FAST + SLOW + IN_SLOW + "after_days = 3\n",
+        "",
+    ],
+    ids=["another place", "in another order", "one less", "by age, one less", "none"],
+)
+def test_limits_of_tiers_are_never_those_of_others_and_go_with_their_policy(new: str) -> None:
+    old = ACCESS + FAST + "max_gib = 90\n" + SLOW + IN_SLOW + "max_gib = 900\n" + TAPE + IN_TAPE
+    before, after = parse_config(BASE + old), parse_config(BASE + new)
+    merged = applicable(before, after)
+    assert (merged.tiers, merged.tiering) == (before.tiers, before.tiering)
+    assert set(differences(merged, after)) == set(differences(before, after))
+    days = FAST + SLOW + IN_SLOW + "after_days = 3\n" + TAPE + IN_TAPE + "after_days = 30\n"
+    by_age = parse_config(BASE + days)
+    assert applicable(before, by_age) == by_age
+
+
 @pytest.mark.parametrize(("old", "new"), [(0.0, 64.0), (64.0, 0.0)])
 def test_whether_there_is_a_journal_is_settled_at_the_start(old: float, new: float) -> None:
     base = f"{BASE}[journal]\nmax_mib = {old}\n"
