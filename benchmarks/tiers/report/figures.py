@@ -40,25 +40,29 @@ def prediction(record: Record, layout: str, question: str) -> float | None:
 
 def by_prediction(record: Record, layout: str, question: str) -> Ratio | None:
     """Seconds on the mix by those that are predicted, round by round."""
-    fast, slow, mix = (_rounds(record, layout, place, question) for place in (FAST, SLOW, MIX))
-    numbers = sorted(fast.keys() & slow.keys() & mix.keys())
-    expected = [predicted(question, fast[each], slow[each]) for each in numbers]
-    return mean_ratio([mix[each] for each in numbers], expected) if numbers else None
+    fast, slow, mix = _together(record, layout, *((place, question) for place in (FAST, SLOW, MIX)))
+    expected = [predicted(question, *each) for each in zip(fast, slow, strict=True)]
+    return mean_ratio(mix, expected) if mix else None
 
 
 def by_place(record: Record, layout: str, question: str, place: str) -> Ratio | None:
     """Seconds in a place by those on the fast disk, round by round."""
-    fast, there = (_rounds(record, layout, each, question) for each in (FAST, place))
-    numbers = sorted(fast.keys() & there.keys())
-    return mean_ratio([there[each] for each in numbers], [fast[each] for each in numbers]) if numbers else None
+    there, fast = _together(record, layout, (place, question), (FAST, question))
+    return mean_ratio(there, fast) if there else None
 
 
 def scan_by_picks(record: Record, layout: str) -> Ratio | None:
     """How much longer a scan takes on the slow disk, by how much longer random triggers take, round by round."""
-    found = [_rounds(record, layout, place, question) for question in (ALL, WHOLE) for place in (SLOW, FAST)]
+    asked = ((place, question) for question in (ALL, WHOLE) for place in (SLOW, FAST))
+    slow, fast, picked_slow, picked_fast = (np.array(each) for each in _together(record, layout, *asked))
+    return mean_ratio(slow / fast, picked_slow / picked_fast) if len(slow) else None
+
+
+def _together(record: Record, layout: str, *asked: tuple[str, str]) -> list[list[float]]:
+    """Seconds of questions in places, of each round that has all of them."""
+    found = [_rounds(record, layout, place, question) for place, question in asked]
     numbers = sorted(set.intersection(*(set(each) for each in found)))
-    scan, picks = ([of[each] / to[each] for each in numbers] for of, to in (found[:2], found[2:]))
-    return mean_ratio(scan, picks) if numbers else None
+    return [[each[number] for number in numbers] for each in found]
 
 
 def _rounds(record: Record, layout: str, place: str, question: str) -> dict[int, float]:
