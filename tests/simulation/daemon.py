@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -20,8 +20,10 @@ from daemon.core.outside import Outside
 from daemon.pipeline.assembly import Joined
 from daemon.pipeline.assembly.sessions import ALL
 from daemon.pipeline.closed_blocks import ASIDE, readings_of
-from daemon.pipeline.dead_letters import DeadLetters, folder_of
+from daemon.pipeline.dead_letters import DeadLetters, Letter, folder_of
+from daemon.pipeline.dead_letters.marks import DISCARDED
 from daemon.pipeline.intake import Intake, open_intake
+from daemon.pipeline.journal import Amount
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import InStore, ask_store, recover_group, runs_of
 from daemon.sources.tcp.source import TcpSource
@@ -114,7 +116,8 @@ class SimulatedDaemon:
     """A daemon from its start to its end.
 
     stop: set to end it in order. joined: called with a session and how many of its readings the daemon calls lost.
-    began: called with how many readings it says that the database lost while no daemon ran.
+    began: called with how many readings it says that the database lost while no daemon ran. discarding: called with the
+    dead letters that it is about to throw away. discarded: called with how many readings it says that it threw away.
     """
 
     def __init__(
@@ -127,8 +130,11 @@ class SimulatedDaemon:
         outside: Outside,
         joined: Callable[[int, int], None],
         began: Callable[[int], None],
+        discarding: Callable[[Sequence[Letter]], None],
+        discarded: Callable[[int], None],
     ) -> None:
         self._note_joined, self._note_began = joined, began
+        self._note_discarding, self._note_discarded = discarding, discarded
         self.stop = asyncio.Event()
         self.events = Events()
         self.pipeline: Pipeline | None = None
@@ -191,6 +197,7 @@ class SimulatedDaemon:
             pinned=intake.stretches,
         )
         self._watch_sessions(pipeline)
+        self._watch_discards(pipeline)
         if recovered.was_elsewhere:
             await intake.doubt()
         pipeline.take_again(recovered.again)
@@ -218,6 +225,25 @@ class SimulatedDaemon:
             return joined
 
         pipeline.connect = watched  # type: ignore[method-assign]
+
+    def _watch_discards(self, pipeline: Pipeline) -> None:
+        letters = pipeline._dead_letters
+        discard, set_mark = letters.discard, letters._marks.set
+
+        def marked(name: str, group: int, serial: int) -> None:
+            # A discard takes all that is there once it has its turn, also what was rejected while it waited; and as
+            # soon as the mark is on the disk, a daemon that dies before it has answered has thrown them away.
+            if name == DISCARDED:
+                self._note_discarding(letters.pending)
+            set_mark(name, group, serial)
+
+        async def discarded() -> Amount:
+            self._note_discarding(())  # where there are none, no mark is set
+            amount = await discard()
+            self._note_discarded(amount.readings)
+            return amount
+
+        letters.discard, letters._marks.set = discarded, marked  # type: ignore[method-assign]
 
     @property
     def lost_commits(self) -> int | None:
@@ -257,13 +283,12 @@ class SimulatedDaemon:
             except (StoreUnavailable, OSError):
                 return
 
-    async def discard(self, note: Callable[[set[tuple[int, int]], set[int]], None]) -> None:
-        """Throw the dead letters away, as an operator does. note: called with their triggers, and their readings."""
+    async def discard(self) -> None:
+        """Throw the dead letters away, as an operator does, who reads them first; more is rejected meanwhile."""
         if self.pipeline is not None and self.is_serving:
             letters = self.pipeline._dead_letters
             try:
-                found = await letters.read_all(letters.pending)
-                note({letter.key for letter, _ in found}, {mark for _, block in found for mark in marks_in(block)})
+                await letters.read_all(letters.pending)
                 await self.pipeline.letters.discard()
             except OSError:
                 return
@@ -279,6 +304,18 @@ def marks_in(block: ClosedBlock) -> list[int]:
     return [int(mark) for mark in readings_of(block)["mark"]]
 
 
+def contents_of(
+    letters: Sequence[Letter], group: InstrumentGroup, drive: Drive, loop: VirtualLoop
+) -> list[ClosedBlock]:
+    """What dead letters on a drive hold, read by nobody who could die of it, or fail."""
+    reader = DeadLetters(folder_of(STATE, group.name), group, _reader_of(drive, loop))
+    return [reader.read(letter) for letter in letters]
+
+
+def _reader_of(drive: Drive, loop: VirtualLoop) -> Outside:
+    return outside_of(loop, drive, Life("reader"), random.Random(1))
+
+
 def dead_letters_on(
     group: InstrumentGroup, drive: Drive, loop: VirtualLoop, retried: JournalPosition
 ) -> tuple[Counter[int], set[tuple[int, int]]]:
@@ -287,9 +324,7 @@ def dead_letters_on(
     retried: up to where the database has those that were retried. A daemon that starts is told so, too: on a full disk
     it may be noted nowhere else.
     """
-    letters = DeadLetters(
-        folder_of(STATE, group.name), group, outside_of(loop, drive, Life("reader"), random.Random(1))
-    )
+    letters = DeadLetters(folder_of(STATE, group.name), group, _reader_of(drive, loop))
     letters.open(retried=retried)
     found: Counter[int] = Counter()
     rejected = {letter.key for letter in letters.pending if letter.key[0] != ASIDE}

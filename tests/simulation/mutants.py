@@ -544,6 +544,32 @@ MUTANTS = (
         to="            left = 0\n",
         plan="committed-behind-a-full-disk-and-ended",
     ),
+    Mutant(
+        name="discard while a letter is being written",
+        file="daemon/pipeline/dead_letters/folder.py",
+        text="        async with self._turn:\n            if not self._index.pending:\n",
+        to="        if True:\n            if not self._index.pending:\n",
+        plan="rejected-while-a-discard-waits-for-its-turn",
+    ),
+    Mutant(
+        name="tell of what is discarded without what was rejected while that waited",
+        file="daemon/pipeline/dead_letters/folder.py",
+        text=(
+            "        async with self._turn:\n"
+            "            if not self._index.pending:\n"
+            "                return Amount()  # its folder may never have been made\n"
+            "            self._marks.set(DISCARDED, self._layout, self._next - 1)\n"
+            "            await self._workers.call(self._marks.write, DISCARDED)\n"
+            "            gone = replace(self.amount)\n"
+        ),
+        to=(
+            "        gone = replace(self.amount)\n"
+            "        async with self._turn:\n"
+            "            self._marks.set(DISCARDED, self._layout, self._next - 1)\n"
+            "            await self._workers.call(self._marks.write, DISCARDED)\n"
+        ),
+        plan="rejected-while-a-discard-waits-for-its-turn",
+    ),
 )
 
 

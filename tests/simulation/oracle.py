@@ -160,6 +160,11 @@ class Oracle:
         if not len(lost) <= declared <= len(gone):
             self.find("the lost commits are others", f"{declared}, and {len(lost)} of {len(gone)} did not come again")
 
+    def see_discarded(self, declared: int, thrown_away: Sequence[int]) -> None:
+        """How many readings the daemon says that it threw away; who wanted it may have seen less of them before."""
+        if declared != len(thrown_away):
+            self.find("what was discarded is other", f"{declared}, and {len(thrown_away)} were there")
+
     def see_taken_back(self, marks: Iterable[int], *, for_good: bool) -> None:
         """The database lost these again; for_good: nobody promised that they would come back."""
         self.taken_back.update(marks)

@@ -129,6 +129,16 @@ def test_what_is_called_lost_is_compared_with_what_is_there() -> None:
         assert kinds == ["called lost, and there", *["the lost commits are others"] * 2]
 
 
+def test_what_is_discarded_is_what_was_there() -> None:
+    with virtual_loop() as loop:
+        oracle = Scene(loop).oracle
+        oracle.see_discarded(2, [1, 2])
+        assert not oracle.findings
+        for declared in (1, 3):
+            oracle.see_discarded(declared, [1, 2])
+        assert [finding.kind for finding in oracle.findings] == ["what was discarded is other"] * 2
+
+
 def test_a_gap_below_a_rejected_trigger_is_in_the_row_that_it_took_along() -> None:
     with virtual_loop() as loop:
         scene = Scene(loop)

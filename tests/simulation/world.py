@@ -8,14 +8,15 @@ import gc
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from daemon.client.sender import Sender, SenderError
+from daemon.pipeline.dead_letters import Letter
 from schemas.batch import Batch, Durability, Stream
 from schemas.sessions import session_key
 from schemas.wire import Ack, Answer, ProtocolError
-from tests.simulation.daemon import PORT, SimulatedDaemon, dead_letters_on, patched
+from tests.simulation.daemon import PORT, SimulatedDaemon, contents_of, dead_letters_on, marks_in, patched
 from tests.simulation.disk import Drive, Fault
 from tests.simulation.loop import START_NS, Life, Stuck, VirtualLoop, run_in, virtual_loop
 from tests.simulation.machine import Crate, Machine, from_address, is_mark, run_crate
@@ -102,7 +103,8 @@ class World:
         self.gone_unseen: set[int] = set()  # what it lost with no daemon running, and none has started since
         self.retried: set[int] = set()  # committed from the dead letters: in no account that a daemon notes
         # By host, triggers: they are not among the numbers that were skipped.
-        self._discarded: list[set[tuple[int, int]]] = [set() for _ in self.hosts]
+        self._triggers_discarded: list[set[tuple[int, int]]] = [set() for _ in self.hosts]
+        self._thrown_away: list[int] = []  # by the discard that is under way
         self.database.on_commit = self._committed
 
     def note(self, text: str) -> None:
@@ -142,6 +144,8 @@ class World:
                 outside=outside,
                 joined=self._joined,
                 began=self._began,
+                discarding=self._discarding,
+                discarded=self._discarded,
             )
             return self.loop.create_task(self.daemon.serve())
 
@@ -219,11 +223,17 @@ class World:
         self._to_come_again |= set(gone) & self._in_journal
         self.oracle.may_be_lost |= set(gone) - self._in_journal
 
-    def discarded(self, keys: Collection[tuple[int, int]], marks: Collection[int]) -> None:
+    def _discarding(self, letters: Sequence[Letter]) -> None:
         """Dead letters are being thrown away, as somebody wanted."""
-        self.note(f"discarded {len(marks)}")
-        self._discarded[self.at_host].update(keys)
-        self.oracle.may_be_lost.update(marks)
+        drive = self.hosts[self.at_host].drive
+        blocks = contents_of(letters, self.machine.group, drive, self.loop)
+        self._thrown_away = [mark for block in blocks for mark in marks_in(block)]
+        self.note(f"discarded {len(self._thrown_away)}")
+        self._triggers_discarded[self.at_host].update(letter.key for letter in letters)
+        self.oracle.may_be_lost.update(self._thrown_away)
+
+    def _discarded(self, declared: int) -> None:
+        self.oracle.see_discarded(declared, self._thrown_away)
 
     def _keep_journal(self) -> None:
         """A daemon was killed: what it committed last may not be written yet, or not be written whole."""
@@ -389,7 +399,7 @@ class World:
     def _compare(self) -> None:
         dead: list[Counter[int]] = []
         rejected: list[set[tuple[int, int]]] = []
-        for host, discarded in zip(self.hosts, self._discarded, strict=True):
+        for host, discarded in zip(self.hosts, self._triggers_discarded, strict=True):
             marks, triggers = Counter[int](), set[tuple[int, int]]()
             if host.has_run:
                 retried = self.database.retried(self.machine.group.name)
@@ -617,7 +627,7 @@ class Events:
         world = self._world
         if world.daemon is not None and world.life is not None and not world.life.is_dead:
             daemon = world.daemon
-            run_in(world.life, lambda: world.loop.create_task(daemon.discard(world.discarded)))
+            run_in(world.life, lambda: world.loop.create_task(daemon.discard()))
 
     # --- the machine --------------------------------------------------------------------------------------------
 

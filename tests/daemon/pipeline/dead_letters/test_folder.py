@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 
 import numpy as np
@@ -299,6 +299,18 @@ async def test_discarding_leaves_nothing_and_no_number_comes_again(tmp_path: Pat
     assert again.amount == Amount()
     await again.keep(again.address([(block_of(4, 1), REASON)], 2))
     assert again.pending[0].serial > 3
+
+
+async def test_a_discard_takes_and_counts_what_was_kept_before_its_turn_and_nothing_after_it(tmp_path: Path) -> None:
+    letters = await kept(tmp_path, (1, block_of(1, 1)))
+
+    def keep(trigger: int) -> Coroutine[None, None, None]:
+        return letters.keep(letters.address([(block_of(trigger, 1), REASON)], trigger))
+
+    _, gone, _ = await asyncio.gather(keep(2), letters.discard(), keep(3))
+    assert gone == Amount(blocks=2, triggers=2, readings=24)
+    for found in (letters, opened(tmp_path)):
+        assert [letter.key for letter in found.pending] == [(1, 3)]
 
 
 async def test_a_group_that_never_had_a_dead_letter_has_none_to_discard(tmp_path: Path) -> None:
