@@ -1,11 +1,12 @@
-"""What is written down of periods that are dropped: a notice beside the position, and accounts.
+"""What is written down of periods that are dropped or reduced: a notice beside the position, and accounts.
 
 The notice stands in the position's document from the beginning of a drop to its end. Whoever writes documents of that
 time meanwhile names them there first: so what is dropped is what was there at the beginning, and nothing else. The
 account, a document of `dropped`, comes when that was counted: from then on it is counted as dropped, however much of it
-is still there.
+is still there. Of a period that is reduced there is an account from the beginning: `decimation.accounts`.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,7 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from bson import Binary, Int64
 
-from backends.mongodb.protocol.formats import READING_ID, TRIGGER_ID
+from backends.mongodb.decimation.accounts import Reduced, reduced_in
+from backends.mongodb.protocol.formats import no_ids
 from backends.mongodb.server.facts import Database
 from backends.mongodb.server.lease import NOTICE
 from schemas.batch import Layout
@@ -22,6 +24,8 @@ from schemas.retention import Dropped, Period, Rule
 
 ACCOUNTS = "dropped"
 """The collection of accounts."""
+RULES = tuple(rule.value for rule in Rule)
+"""What `rule` of an account is where a limit of retention dropped the period; else it says how that was reduced."""
 NUMBERS = ("triggers", "readings", "missing", "skipped", "size_bytes")
 
 
@@ -49,11 +53,6 @@ class Notice:
     def account(self) -> Dropped:
         """The account as long as nothing is counted."""
         return Dropped(period=self.period, rule=self.rule, begun_ns=self.begun_ns)
-
-
-def no_ids(layout: Layout) -> Array:
-    """No `_id`s of readings' documents; void, shape (0,)."""
-    return np.empty(0, TRIGGER_ID if layout is Layout.ARRAYS else READING_ID)
 
 
 def notice_in(document: Mapping[str, Any] | None, layout: Layout) -> Notice | None:
@@ -92,15 +91,17 @@ def account_in(found: Mapping[str, Any]) -> Dropped:
 class Account(NamedTuple):
     """What is written down of a group's periods.
 
-    accounts: of those that were counted, by their keys. notice: of the one that was begun and has not ended.
+    accounts: of those that were dropped and counted, by their keys. notice: of the one that was begun and has not
+    ended. reduced: those that were reduced, or are being reduced, by their keys, by time.
     """
 
     position: Mapping[str, Any] | None
     notice: Notice | None
     accounts: Mapping[str, Dropped]
+    reduced: Mapping[str, Reduced]
 
     @property
-    def going(self) -> dict[str, Period]:
+    def dropping(self) -> dict[str, Period]:
         """The periods of which perhaps a part has gone, or is about to, by their keys; one at most."""
         counted = {key: each.period for key, each in self.accounts.items() if each.dropped_ns is None}
         return counted | ({} if self.notice is None else {self.notice.key: self.notice.period})
@@ -111,13 +112,51 @@ class Account(NamedTuple):
         every = [*self.accounts.values(), *([self.notice.account()] if self.notice and uncounted else [])]
         return tuple(sorted(every, key=lambda each: (each.begun_ns, each.period.start_ns)))
 
+    @property
+    def steps(self) -> dict[str, int]:
+        """The last step of each period that was reduced, by their keys."""
+        return {key: each.step for key, each in self.reduced.items()}
+
+    @property
+    def reduced_rows(self) -> int:
+        """How many documents any step took out."""
+        return sum(sum(each.account.stored.values()) for each in self.reduced.values())
+
+    def gone(self) -> Counter[int]:
+        """How many documents were dropped or reduced, by run."""
+        dropped = (each.stored for each in self.accounts.values())
+        reduced = (each.account.stored for each in self.reduced.values())
+        return sum((Counter(each) for each in (*dropped, *reduced)), Counter[int]())
+
+    def going_documents(self, layout: Layout) -> Array:
+        """`_id`s of documents that a step has reduced and that may still be there; void, shape (n,)."""
+        return np.concatenate([no_ids(layout), *(each.going for each in self.reduced.values())])
+
+    def again_documents(self, layout: Layout) -> Array:
+        """`_id`s of documents that were reduced and may be there again; void, shape (n,)."""
+        return np.concatenate([no_ids(layout), *(each.again for each in self.figures().values())])
+
+    def reduced_of(self, period: Period) -> Reduced | None:
+        """The account of a period that was reduced, whether it was dropped since or not."""
+        return next((each for each in self.reduced.values() if each.period == period), None)
+
+    def figures(self) -> dict[str, Reduced]:
+        """Those that have figures, or may have some: reduced and not dropped since."""
+        gone = {each.period for each in self.accounts.values()}
+        return {key: each for key, each in self.reduced.items() if each.period not in gone}
+
 
 async def account_of(database: Database, group: str, layout: Layout) -> Account:
     """Read what is written down of a group's periods."""
     # The position first: what is counted or ends in between is then found in both, or in the accounts.
     position = await database.get_collection("positions").find_one({"_id": group})
-    found = await database.get_collection(ACCOUNTS).find({"group": group}).to_list()
-    return Account(position, notice_in(position, layout), {str(each["_id"]): account_in(each) for each in found})
+    found = await database.get_collection(ACCOUNTS).find({"group": group}).sort("start_ns").to_list()
+    return Account(
+        position,
+        notice_in(position, layout),
+        {str(each["_id"]): account_in(each) for each in found if each["rule"] in RULES},
+        {str(each["_id"]): reduced_in(each, layout) for each in found if each["rule"] not in RULES},
+    )
 
 
 def _fields(period: Period, rule: Rule, begun_ns: int) -> dict[str, Any]:

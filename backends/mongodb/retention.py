@@ -23,29 +23,27 @@ from bson import Int64
 
 from backends.base import StoreBusy, StoreError
 from backends.diagnosis.retention import no_such, see_clocks
-from backends.mongodb.accounts import ACCOUNTS, Notice, account_fields, account_in, no_ids, notice_in
+from backends.mongodb.accounts import ACCOUNTS, RULES, Notice, account_fields, account_in, account_of, notice_in
+from backends.mongodb.decimation.accounts import Reduced, by_run_of
+from backends.mongodb.decimation.removing import REMOVED_AT_ONCE
 from backends.mongodb.protocol.documents import BINARY, OBJECT_ID, DocumentFormat, Field, id_dtype, turned_back
-from backends.mongodb.protocol.formats import data_format
+from backends.mongodb.protocol.formats import data_format, no_ids
 from backends.mongodb.reading import documents
-from backends.mongodb.reading.counting import by_run
+from backends.mongodb.reading.counting import ledger_sum
 from backends.mongodb.reading.group import GroupReader
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
-from backends.mongodb.writing.unfinished import STRETCH
+from backends.mongodb.writing.unfinished import STRETCH, widened, widened_by
 from backends.mongodb.writing.writer import MongodbGroupWriter
 from schemas.batch import Layout
 from schemas.readings import Array
 from schemas.retention import Dropped, Period, Rule
-
-REMOVED_AT_ONCE = 1_000
-"""So many documents are removed with one command, which the server has on its disk before the next: the writing beside
-it does not wait for more."""
 
 
 class _Counted(NamedTuple):
     """How many documents there are by run, and between which triggers: `STRETCH`, shape (runs,)."""
 
     stored: Counter[int]
-    triggers: Array
+    spans: Array
 
 
 class MongodbDropping:
@@ -77,6 +75,7 @@ class MongodbDropping:
         if account.dropped_ns is None:
             while await self._remove(notice):
                 pass
+            await self._remove_figures(period)
             account = await self._end(notice, account, at_ns)
         await self._writer.end_dropping(notice)
         return account
@@ -93,7 +92,8 @@ class MongodbDropping:
     async def _begin(self, period: Period, rule: Rule, at_ns: int) -> Notice:
         begun = Notice(period=period, rule=rule, begun_ns=at_ns, kept=no_ids(self._of.layout))
         # An account that did not end, without a notice: the position was lost, and made again.
-        left = await self._database.get_collection(ACCOUNTS).find_one({**_of(period), "dropped_ns": None})
+        unfinished = {**_of(period), "rule": {"$in": list(RULES)}, "dropped_ns": None}
+        left = await self._database.get_collection(ACCOUNTS).find_one(unfinished)
         if left is not None:
             account = account_in(left)
             begun = replace(begun, rule=account.rule, begun_ns=account.begun_ns)
@@ -101,7 +101,8 @@ class MongodbDropping:
             if rule is Rule.AGE:
                 local = (await self._database.command("hello"))["localTime"]
                 see_clocks(at_ns, int(local.replace(tzinfo=UTC).timestamp()) * 1_000_000_000)
-            if await self._group.data.find_one(self._within(period), {"_id": 1}) is None:
+            is_there = await self._group.data.find_one(self._within(period), {"_id": 1}) is not None
+            if not is_there and await self._reduced(period) is None:
                 raise no_such(period)
         await self._writer.begin_dropping(begun)
         return begun
@@ -113,16 +114,20 @@ class MongodbDropping:
 
     async def _count(self, notice: Notice) -> Dropped:
         """Count what goes, and what the ledger says of its triggers; write the account."""
-        counted = await self._counted(notice)
+        reduced = await self._reduced(notice.period)
+        counted = await self._counted(notice, no_ids(self._of.layout) if reduced is None else reduced.again)
+        spans = counted.spans if reduced is None else widened_by(counted.spans, reduced.spans)
         triggers, arrived, expected, skipped = [
-            await self._ledger_sums(notice.period, counted, what) for what in (1, "$arrived", "$expected", "$skipped")
+            await ledger_sum(self._group, notice.period, spans, what)
+            for what in (1, "$arrived", "$expected", "$skipped")
         ]
         stored = counted.stored.total()
+        left = arrived - (0 if reduced is None else reduced.account.readings) if len(counted.spans) else 0
         account = replace(
             notice.account(),
             stored=dict(counted.stored),
             triggers=triggers,
-            readings=stored if self._of.layout is Layout.ROWS else arrived,
+            readings=stored if self._of.layout is Layout.ROWS else left,
             missing=expected - arrived,
             skipped=skipped,
             size_bytes=stored * data_format(self._of.group, self._of.layout).width,
@@ -131,24 +136,20 @@ class MongodbDropping:
         # Another daemon may have written it: then more has gone since than was found here.
         return await self._written(notice) or account
 
-    async def _counted(self, notice: Notice) -> _Counted:
+    async def _reduced(self, period: Period) -> Reduced | None:
+        """The account of the period where it was reduced."""
+        return (await account_of(self._database, self._of.data, self._of.layout)).reduced_of(period)
+
+    async def _counted(self, notice: Notice, again: Array) -> _Counted:
+        """Count what goes. again: these are in the account already, of what was reduced."""
         stored: Counter[int] = Counter()
-        triggers = np.empty(0, STRETCH)
+        spans = np.empty(0, STRETCH)
         async with aclosing(self._what_goes(notice)) as found:
             async for ids in found:
                 keys = ids.view(id_dtype(reading=self._of.layout is Layout.ROWS))
-                for run, count in zip(*np.unique(keys["run"], return_counts=True), strict=True):
-                    stored[int(run)] += int(count)
-                triggers = _widened(triggers, keys["run"], turned_back(keys["trigger"]))
-        return _Counted(stored, triggers)
-
-    async def _ledger_sums(self, period: Period, counted: _Counted, what: int | str) -> int:
-        """Sum up something of the period's triggers that the ledger has, by the index of `_id`."""
-        if not len(counted.triggers):
-            return 0
-        times = {"time_ns": {"$gte": Int64(period.start_ns), "$lt": Int64(period.end_ns)}}
-        wanted = {"$or": documents.of_stretches(counted.triggers, Layout.ARRAYS), **times}
-        return sum((await by_run(self._database, self._of.ledger, what, wanted)).values())
+                stored += by_run_of(ids[~np.isin(ids, again)])
+                spans = widened(spans, keys["run"], turned_back(keys["trigger"]))
+        return _Counted(stored, spans)
 
     async def _remove(self, notice: Notice) -> bool:
         """Remove what goes; whether there was any."""
@@ -161,6 +162,12 @@ class MongodbDropping:
                     filter_ = wanted if self._group.server.uses_indexes else {**self._within(notice.period), **wanted}
                     await self._write("delete", self._of.data, deletes=[{"q": filter_, "limit": 0}])
         return there
+
+    async def _remove_figures(self, period: Period) -> None:
+        """Remove what the period was reduced to: since it was counted nobody has asked for that."""
+        reduced = await self._reduced(period)
+        for mark in [] if reduced is None else reduced.marks["mark"].tolist():
+            await self._write("delete", self._of.reduced, deletes=[{"q": documents.figures_of_mark(mark), "limit": 0}])
 
     async def _what_goes(self, notice: Notice) -> AsyncGenerator[Array, None]:
         """The `_id`s of what was there of a period when it began; void, shape (n,), as they come."""
@@ -194,14 +201,3 @@ class MongodbDropping:
 
 def _of(period: Period) -> dict[str, Any]:
     return {"group": period.group, "name": period.name, "start_ns": Int64(period.start_ns)}
-
-
-def _widened(known: Array, runs: Array, triggers: Array) -> Array:
-    """The first and the last trigger of each run, of what is known and of others: `STRETCH`, a row a run."""
-    runs = np.concatenate([known["run"], known["run"], runs])
-    triggers = np.concatenate([known["first"], known["last"], triggers])
-    found = np.empty(len(np.unique(runs)), STRETCH)
-    for row, run in zip(found, np.unique(runs), strict=True):
-        mine = triggers[runs == run]
-        row["run"], row["first"], row["last"] = run, mine.min(), mine.max()
-    return found

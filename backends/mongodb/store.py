@@ -2,21 +2,24 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from uuid import UUID
 
 import pymongo
 from pymongo import ReadPreference
 
-from backends.base import GroupLocked, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError, StoreFacts
+from backends.base import GroupLocked, Pace, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError, StoreFacts
+from backends.decimation.late import LateForReduced
 from backends.mongodb.accounts import account_of
+from backends.mongodb.decimation.reducing import MongodbReducing
 from backends.mongodb.marks import MarkDocuments
 from backends.mongodb.protocol.documents import NotOurDocuments
 from backends.mongodb.reading.activity import ask_view
 from backends.mongodb.reading.group import GroupReader
 from backends.mongodb.reading.periods import Periods
 from backends.mongodb.reading.queries import MongodbQuestions
+from backends.mongodb.reading.reduced import reduced
 from backends.mongodb.retention import MongodbDropping
 from backends.mongodb.schema.create import GroupCollections, check_width, create_or_check, missing_from
 from backends.mongodb.server.client import Client, make_client, target_of
@@ -26,8 +29,9 @@ from backends.mongodb.server.lease import position_in
 from backends.mongodb.writing.writer import MongodbGroupWriter
 from schemas.batch import Batch, Durability, JournalPosition, Layout, Stream
 from schemas.config import DatabaseConfig
+from schemas.decimation import Decimated, How
 from schemas.marks import Mark, MarksWithin
-from schemas.queries import Query, Totals
+from schemas.queries import Figures, Query, Totals
 from schemas.readings import Array, InstrumentGroup
 from schemas.retention import Dropped, Period, Rule
 
@@ -38,6 +42,8 @@ READERS = 4
 
 DROPPED_WITHIN_S = 3600.0
 """All that is dropped is read twice."""
+REDUCED_WITHIN_S = 30 * 86_400.0
+"""It lasts as long as its pace wants."""
 
 
 class MongodbStore:
@@ -73,6 +79,7 @@ class MongodbStore:
             name: GroupCollections(group=group, layout=layouts[name]) for name, group in groups.items()
         }
         self._periods = {name: Periods(database.partition) for name in groups}
+        self._late = LateForReduced()
         self._client: Client | None = None
         self._server: Server | None = None
         self._writers = {
@@ -124,6 +131,7 @@ class MongodbStore:
     async def commit(self, batch: Batch) -> None:
         """Commit a batch: readings, ledger, position, in this order."""
         await self._writers[batch.group.name].commit(batch)
+        self._late.note(batch, self._collections[batch.group.name].layout)
 
     async def rehearse(self, batch: Batch) -> None:
         """Do all of a commit but its end."""
@@ -167,9 +175,9 @@ class MongodbStore:
         async with self._reader() as (database, _):
             server = await ask_server(database)
             for name, of in self._collections.items():
-                data, ledger = [await database.command("collStats", each) for each in (of.data, of.ledger)]
-                rows[name] = int(data["count"])
-                size[name] = int(data["totalSize"] + ledger["totalSize"])
+                found = [await database.command("collStats", each) for each in of.all]
+                rows[name] = int(found[0]["count"])
+                size[name] = sum(int(each["totalSize"]) for each in found)
         return StoreFacts(
             backend=server.product,
             version=server.version,
@@ -209,6 +217,43 @@ class MongodbStore:
         """The account of all that was dropped."""
         async with self._reader() as (database, _):
             return {name: (await account_of(database, name, of.layout)).all() for name, of in self._collections.items()}
+
+    async def decimate(
+        self, period: Period, how: How, *, window_ns: int, at_ns: int, pace: Pace, patience_s: float
+    ) -> Decimated:
+        """Reduce documents of the period in steps; nobody waits behind it."""
+        with self._late.taken(period), translated(self._target):
+            async with asyncio.timeout(REDUCED_WITHIN_S), self._turns:
+                database, server = await self._connect()
+                reducing = self._reducing(database, server, period.group)
+                return await reducing.reduce(period, how, window_ns=window_ns, at_ns=at_ns, pace=pace)
+
+    def _reducing(self, database: Database, server: Server, group: str) -> MongodbReducing:
+        reader, concern = self._group(database, server, group), server.write_concern(Durability.SYNC, self._timeout_s)
+        marks = MarkDocuments(database, self._logger, concern=concern, target=self._target)
+        return MongodbReducing(reader, self._writers[group], marks, concern=concern, target=self._target)
+
+    async def decimated(self) -> Mapping[str, tuple[Decimated, ...]]:
+        """The account of all that was reduced."""
+        async with self._reader() as (database, _):
+            every = {name: await account_of(database, name, of.layout) for name, of in self._collections.items()}
+        found = {name: tuple(each.told() for each in account.reduced.values()) for name, account in every.items()}
+        self._late.know(each for of in found.values() for each in of)
+        return found
+
+    async def reduced(self, group: InstrumentGroup, start_ns: int, end_ns: int) -> Array:
+        """Figures of buckets."""
+        async with self._reader() as (database, server):
+            return await reduced(self._group(database, server, group.name), start_ns, end_ns)
+
+    async def figures(self, query: Figures) -> Array:
+        """Figures of what was reduced, in steps."""
+        async with self._reader() as (database, server):
+            return await MongodbQuestions(self._group(database, server, query.group.name)).figures(query)
+
+    def late(self, group: str) -> Collection[str]:
+        """Periods that were reduced and got readings since."""
+        return self._late.of(group)
 
     async def close(self) -> None:
         """Give the leases and the connections back."""

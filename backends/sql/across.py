@@ -1,26 +1,12 @@
-"""Figures across readings that are there and those that were reduced, asked of a SQL database within one snapshot."""
+"""Figures of a stretch of which readings were reduced, asked of a SQL database within one snapshot."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 
-import numpy as np
-
-from backends.columns.stored import SLACK_NS
 from backends.columns.windows import between as readings_between
-from backends.decimation.across import (
-    Stretch,
-    between,
-    in_steps,
-    means_of,
-    parts_of,
-    stretches_of,
-    with_step,
-    without_raw,
-)
+from backends.decimation.across import Stretch, in_steps, parts_of
 from backends.decimation.figures import figures_of, together
-from schemas.batch import Layout
-from schemas.decimation import Decimated
-from schemas.queries import Figures, Means, figures_dtype
+from schemas.queries import Figures, Means
 from schemas.readings import Array
 
 Use = Callable[[Array], None]
@@ -31,45 +17,12 @@ ROWS = 200_000
 """About so many figures are asked for at once, of whatever buckets the steps are made."""
 
 
-async def means_across(
-    query: Means,
-    account: Iterable[Decimated],
-    layout: Layout,
-    *,
-    raw: Callable[[Means], Awaitable[Array]],
-    readings: Readings,
-    reduced: Reduced,
-) -> Array:
-    """Answer `Means`.
+async def figures_of_stretch(query: Means | Figures, stretch: Stretch, readings: Readings, reduced: Reduced) -> Array:
+    """The figures of a stretch, in its steps: `reduced_dtype(group)`, by time and instrument.
 
-    account, layout: of the group. raw: answers of readings that are there. readings: hands on, in chunks, all readings
-    of the rows that may have some in the time of a question. reduced: figures of buckets that begin within a stretch of
-    time.
+    readings: hands on, in chunks, all readings of the rows that may have some in the time of a question. reduced:
+    figures of buckets that begin within a stretch of time, of the instrument alone that is asked about.
     """
-    # Arrays are reduced by the time of their trigger, and each of their readings belongs to the bucket of its own.
-    stretches = stretches_of(account, query, SLACK_NS if layout is Layout.ARRAYS else 0)
-    if not stretches:
-        return await raw(query)
-    parts = [await raw(part) for part in between(query, stretches)]
-    parts += [means_of(await _figures(query, each, readings, reduced), query.group) for each in stretches]
-    whole = np.concatenate(parts)
-    return whole[np.lexsort((whole["time_ns"], whole["instrument"]))]
-
-
-async def figures_across(
-    query: Figures, account: Iterable[Decimated], *, readings: Readings, reduced: Reduced
-) -> Array:
-    """Answer `Figures`; see `means_across`. reduced: of the instrument alone that is asked about."""
-    account = list(account)
-    parts = [np.empty(0, figures_dtype(query.group))]
-    for each in stretches_of(account, query):
-        found = [await _figures(query, part, readings, reduced) for part in without_raw(each, account)]
-        parts.append(with_step(together(found, query.group), query.group, each.step_ns))
-    return np.concatenate(parts)
-
-
-async def _figures(query: Means | Figures, stretch: Stretch, readings: Readings, reduced: Reduced) -> Array:
-    """The figures of a stretch, in its steps: `reduced_dtype(group)`, by time and instrument."""
     group, step_ns = query.group, stretch.step_ns
     instrument = query.instrument if isinstance(query, Figures) else None
     found = []

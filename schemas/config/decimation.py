@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from schemas.checking.dsn import Backend
 from schemas.checking.problems import Problem, wrong
 from schemas.config.database import DatabaseConfig
 from schemas.config.retention import GroupRetentionConfig, RetentionConfig, too_short
@@ -14,10 +13,6 @@ from schemas.states import AlarmCause
 
 DIVIDED_S = {"hour": 3_600, "day": 86_400, "month": 86_400}
 """What a bucket has to divide, in s, so that every partition begins and ends with one; months are whole days."""
-REFUSED = {
-    Backend.MONGODB: "MongoDB has no partitions: a group is one collection, which is not reduced",
-}
-"""Why a database has no decimation."""
 
 
 class GroupDecimationConfig(Section):
@@ -106,9 +101,6 @@ def decimation_problems(
     given = [
         (field, each) for field, each in sections if each.after_days or each.bucket_s or each.keep_every is not None
     ]
-    if given and database.backend in REFUSED:
-        yield wrong(REFUSED[database.backend], "take it out, or use PostgreSQL or MariaDB", given[0][0])
-        return
     for field, each in given:
         yield from _of_one(each, field, database.partition)
     yield from _without_use(section, [own for own, _ in groups])

@@ -7,22 +7,27 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.base import StoreError
+from backends.base import StoreError, Tiered
 from backends.decimation.figures import figures_of, together
 from backends.throwaway.base import ThrowawayServer
 from schemas.queries import Totals, WindowReadings
 from schemas.readings import Array
-from tests.crashes.test_move_crashes import folder, kind, rng, server
+from tests.crashes.test_move_crashes import folder, rng, server
 from tests.support.decimation_crash_process import CONFIG, keeper_of, live
 from tests.support.kills import KILLS
-from tests.support.lives import Life
-from tests.support.retention_crash_process import GROUP, HOURS, TRIGGERS, fill, store_at
+from tests.support.lives import SERVERS, Life
+from tests.support.retention_crash_process import GROUP, Filling, fill, filling_of, store_at
 
-__all__ = ["folder", "kind", "rng", "server"]
+__all__ = ["folder", "rng", "server"]
 
 LASTS_S = 0.6
 BUCKET_NS = round(CONFIG.decimation.bucket_s * 1e9) if CONFIG.decimation.bucket_s else 0
 EVER = (-(2**63), 2**63 - 1)
+
+
+@pytest.fixture(params=SERVERS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 async def raw_of(store: Any) -> Array:
@@ -43,16 +48,17 @@ async def see_whole(store: Any, before: Array) -> None:
         np.testing.assert_allclose(whole["ch0"][figure], wanted["ch0"][figure], rtol=1e-9, err_msg=figure)
 
 
-async def see_it_end(store: Any, before: Array) -> None:
+async def see_it_end(store: Any, before: Array, filling: Filling) -> None:
     """See that whoever comes next ends it, and that nothing is left over."""
     keeper = keeper_of(store)
     await keeper.look()
     status = keeper.status()
     assert status is not None
-    assert (status.problem, status.periods) == (None, HOURS - 4)
-    assert status.readings == (HOURS - 4) * TRIGGERS * GROUP.size
-    assert await store.moves() == ()
-    assert len(await raw_of(store)) == 4 * TRIGGERS * GROUP.size
+    assert (status.problem, status.periods) == (None, filling.hours - 4)
+    assert status.readings == (filling.hours - 4) * filling.triggers * GROUP.size
+    if isinstance(store, Tiered):
+        assert await store.moves() == ()
+    assert len(await raw_of(store)) == 4 * filling.triggers * GROUP.size
     await see_whole(store, before)
 
 
@@ -60,15 +66,17 @@ async def see_it_end(store: Any, before: Array) -> None:
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.postgresql.decimation.STEP_BYTES", 2 * 8192)
     monkeypatch.setattr("backends.mysql.decimation.STEP_READINGS", 200)
+    monkeypatch.setattr("backends.mongodb.decimation.reducing.STEP_READINGS", 100)
+    monkeypatch.setattr("backends.mongodb.decimation.reducing.PARTS", 1)
 
 
 async def test_the_daemon_is_killed_while_it_reduces(server: ThrowawayServer, schema: str, rng: random.Random) -> None:
     dsn = await asyncio.to_thread(server.start)
-    store = store_at(dsn, schema)
+    store, filling = store_at(dsn, schema), filling_of(dsn)
     await store.open()
-    await fill(store)
+    await fill(store, filling)
     before = await raw_of(store)
-    assert len(before) == HOURS * TRIGGERS * GROUP.size
+    assert len(before) == filling.hours * filling.triggers * GROUP.size
     await store.close()
     for _ in range(KILLS):
         life = await asyncio.to_thread(Life, live, dsn, schema)
@@ -79,7 +87,7 @@ async def test_the_daemon_is_killed_while_it_reduces(server: ThrowawayServer, sc
         await looking.close()
     store = store_at(dsn, schema)
     await store.open()
-    await see_it_end(store, before)
+    await see_it_end(store, before, filling)
     await store.close()
 
 
@@ -87,9 +95,9 @@ async def test_the_server_is_killed_while_periods_are_reduced(
     server: ThrowawayServer, schema: str, rng: random.Random
 ) -> None:
     dsn = await asyncio.to_thread(server.start)
-    store = store_at(dsn, schema)
+    store, filling = store_at(dsn, schema), filling_of(dsn)
     await store.open()
-    await fill(store)
+    await fill(store, filling)
     before = await raw_of(store)
     for _ in range(KILLS):
         under_way = asyncio.create_task(keeper_of(store).look())
@@ -102,5 +110,5 @@ async def test_the_server_is_killed_while_periods_are_reduced(
         except StoreError:
             # Of connections that were lost each is noticed once.
             await see_whole(store, before)
-    await see_it_end(store, before)
+    await see_it_end(store, before, filling)
     await store.close()

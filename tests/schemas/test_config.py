@@ -496,11 +496,6 @@ def test_a_group_by_names_keeps_their_order() -> None:
             "groups[0].decimation.after_days: readings of groups[0] are dropped after 5 days (`keep_days`), "
             "and never reduced; use fewer days than `keep_days`",
         ),
-        (
-            GROUP + '[decimation]\nafter_days = 9\nbucket_s = 60\n[database]\ndsn = "mongodb://a/b"',
-            "decimation: MongoDB has no partitions: a group is one collection, which is not reduced; take it out, or "
-            "use PostgreSQL or MariaDB",
-        ),
         (GROUP + "[retention]\nkeep_days = -1", "retention.keep_days: -1 is out of range; use 0 to 100000"),
         (GROUP + "[assembly]\nwindow = 100", "assembly.window: 100 is not a power of two; use 64 or 128"),
         (

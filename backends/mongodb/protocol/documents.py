@@ -243,6 +243,16 @@ def id_dtype(*, reading: bool) -> np.dtype[Any]:
     return np.dtype([*fields, ("instrument", ">u2")] if reading else fields)
 
 
+@lru_cache
+def figure_id_dtype() -> np.dtype[Any]:
+    """What the `_id` of figures is made of, big-endian: those of an attempt lie together, in order of time.
+
+    mark: of the attempt to reduce, 63 bits. time: where the bucket begins, turned as triggers are. step: of the
+    attempt's steps the one that they are of.
+    """
+    return np.dtype([("mark", ">u8"), ("time", ">u8"), ("instrument", ">u2"), ("step", ">u4")])
+
+
 def turned(trigger: Array) -> Array:
     """Turn the sign bit of int64 triggers over; uint64."""
     return np.asarray(trigger).astype("<i8").view("<u8") ^ np.uint64(1 << 63)
@@ -257,3 +267,8 @@ def id_bytes(run: int, trigger: int, instrument: int | None = None) -> bytes:
     """The bytes of one `_id`."""
     tail = b"" if instrument is None else instrument.to_bytes(2, "big")
     return run.to_bytes(4, "big", signed=True) + (trigger + 2**63).to_bytes(8, "big") + tail
+
+
+def figure_bytes(mark: int, time_ns: int, instrument: int = 0, step: int = 0) -> bytes:
+    """The bytes of the `_id` of figures."""
+    return np.array((mark, time_ns + 2**63, instrument, step), figure_id_dtype()).tobytes()

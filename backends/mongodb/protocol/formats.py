@@ -23,15 +23,23 @@ from backends.mongodb.protocol.documents import (
     STRING,
     DocumentFormat,
     Field,
+    figure_id_dtype,
     id_dtype,
     number,
     turned,
 )
 from schemas.batch import ClosedBlock, Layout
+from schemas.decimation import FIGURES, reduced_dtype
 from schemas.ledger import COUNTS, NUMBERS, bitmap_bytes, ledger_dtype
 from schemas.readings import Array, InstrumentGroup
 
 READING_ID, TRIGGER_ID = f"V{id_dtype(reading=True).itemsize}", f"V{id_dtype(reading=False).itemsize}"
+FIGURE_ID = f"V{figure_id_dtype().itemsize}"
+
+
+def no_ids(layout: Layout) -> Array:
+    """No `_id`s of readings' documents; void, shape (0,)."""
+    return np.empty(0, TRIGGER_ID if layout is Layout.ARRAYS else READING_ID)
 
 
 @lru_cache
@@ -84,6 +92,19 @@ def ledger_format(instruments: int, logger: str) -> DocumentFormat:
             Field(name="logger", type=STRING, constant=logger.encode()),
         ]
     )
+
+
+@lru_cache
+def reduced_format(group: InstrumentGroup) -> DocumentFormat:
+    """A document an instrument, bucket and step of reducing; n of a channel without NaN is the number of readings."""
+    stored = {channel.name: STORED_DTYPES[channel.dtype] for channel in group.channels}
+    figures = (number(f"{name}_{figure}", _figure_form(figure, stored[name])) for name, figure in _figures_of(group))
+    head = (number("time_ns", "<i8"), number("instrument", "<i4"), number("step", "<i4"), number("readings", "<i8"))
+    return DocumentFormat([Field(name="_id", type=BINARY, form=FIGURE_ID), *head, *figures])
+
+
+def _figure_form(figure: str, stored: str) -> str:
+    return {"n": "<i8", "mean": "<f8", "m2": "<f8"}.get(figure, stored)
 
 
 def data_format(group: InstrumentGroup, layout: Layout) -> DocumentFormat:
@@ -164,6 +185,43 @@ def decode_entries(data: bytes | bytearray, instruments: int, logger: str) -> Ar
 def decode_ledger(data: bytes | bytearray, instruments: int, logger: str) -> Array:
     """Parse ledger rows; `ledger_dtype(instruments)`, shape (triggers,)."""
     return np.ascontiguousarray(decode_entries(data, instruments, logger)["row"])
+
+
+def encode_reduced(figures: Array, group: InstrumentGroup, mark: int, step: int) -> Array:
+    """Figures, `reduced_dtype(group)`, of a step of an attempt; uint8, shape (figures, width)."""
+    form = reduced_format(group)
+    documents = form.blank(len(figures))
+    columns = form.columns(documents)
+    for name in ("time_ns", "instrument", "readings"):
+        columns[name][:] = figures[name]
+    columns["step"][:] = step
+    for channel, figure in _figures_of(group):
+        columns[f"{channel}_{figure}"][:] = figures[channel][figure]
+    ids = np.empty(len(figures), figure_id_dtype())
+    ids["mark"], ids["step"] = mark, step
+    ids["time"], ids["instrument"] = turned(figures["time_ns"]), figures["instrument"]
+    columns["_id"][:] = ids.view(FIGURE_ID)
+    return documents
+
+
+def decode_reduced(documents: Array, group: InstrumentGroup) -> Array:
+    """Read figures of parsed documents; `reduced_dtype(group)`, in their order."""
+    columns = reduced_format(group).columns(documents)
+    figures = np.empty(len(documents), reduced_dtype(group))
+    for name in ("time_ns", "instrument", "readings"):
+        figures[name] = columns[name]
+    for channel in group.channels:
+        figures[channel.name]["n"] = columns["readings"]
+    for channel_name, figure in _figures_of(group):
+        figures[channel_name][figure] = columns[f"{channel_name}_{figure}"]
+    return figures
+
+
+@lru_cache
+def _figures_of(group: InstrumentGroup) -> tuple[tuple[str, str], ...]:
+    """Channel and figure of what a document has."""
+    every = ((channel, figure) for channel in group.channels for figure in FIGURES)
+    return tuple((channel.name, figure) for channel, figure in every if figure != "n" or channel.is_float)
 
 
 def _ids(like: Array, *, reading: bool) -> Array:

@@ -4,7 +4,9 @@ There is no snapshot over several collections on a server of its own, so the acc
 look is repeated where it moved: what is committed between two questions is in one answer and not in the other.
 
 A period that is being dropped is counted apart, by how far that is: before its account is written its documents are
-there; from then on the account says how many there were, and of its documents only those count that are kept.
+there; from then on the account says how many there were, and of its documents only those count that are kept. What a
+step of reducing has taken out is in the account, though it may still be there: such documents are named, and do not
+count.
 """
 
 from collections import Counter
@@ -21,7 +23,7 @@ from backends.mongodb.reading.group import GroupReader
 from backends.mongodb.schema.create import GroupCollections
 from backends.mongodb.server.facts import Database
 from backends.mongodb.server.lease import position_in
-from schemas.batch import JournalPosition, Stream
+from schemas.batch import JournalPosition, Layout, Stream
 from schemas.queries import TOTALS
 from schemas.readings import Array
 from schemas.retention import Period
@@ -56,15 +58,17 @@ async def totals(group: GroupReader) -> Array:
 
 def _is_still(answer: Array) -> bool:
     """Whether nothing moved; a batch under way has its readings written before any of its ledger and its position."""
-    return bool(not answer["moved_readings"].any() and answer["triggers"].sum() == answer["account_triggers"][0])
+    moved = answer["moved_readings"].any() or answer["moved_triggers"].any()
+    return bool(not moved and answer["triggers"].sum() == answer["account_triggers"][0])
 
 
 async def _look(group: GroupReader) -> Array | None:
     """Count once; None where what is dropped was another when it ended."""
     database, of = group.database, group.of
     before = await account_of(database, of.data, of.layout)
+    going = await _there(group, before.going_documents(of.layout))
     # A question for each sum: FerretDB 1 sums only the first of several.
-    stored = Counter(await by_run(database, of.data, 1, _outside(before.going.values())))
+    stored = Counter(await by_run(database, of.data, 1, _outside(before.dropping.values())))
     columns: dict[str, Mapping[int, int]] = {
         "stored": stored,
         "triggers": await by_run(database, of.ledger, 1),
@@ -73,12 +77,18 @@ async def _look(group: GroupReader) -> Array | None:
         "skipped": await by_run(database, of.ledger, "$skipped"),
     }
     after = await _add_going(group, before, stored)
-    if after is None or after.accounts.keys() - before.accounts.keys() - before.going.keys():
+    if after is None or after.accounts.keys() - before.accounts.keys() - before.dropping.keys():
         return None
-    columns["dropped"] = sum((Counter(each.stored) for each in after.accounts.values()), Counter[int]())
+    still_going = await _there(group, after.going_documents(of.layout))
+    columns["stored"] = stored - still_going
+    columns["dropped"] = after.gone() - await _there(group, after.again_documents(of.layout))
+    reduced = 0
+    if before.steps != after.steps or going != still_going:
+        reduced = after.reduced_rows - before.reduced_rows + going.total()
     runs = sorted({run for counts in columns.values() for run in counts})
     answer = np.zeros(max(1, len(runs)), TOTALS)
     _put_account(answer, before, after)
+    answer["moved_triggers" if of.layout is Layout.ARRAYS else "moved_readings"] += reduced
     for row, run in zip(answer, runs, strict=False):
         row["run"] = run
         for name, counts in columns.items():
@@ -88,13 +98,21 @@ async def _look(group: GroupReader) -> Array | None:
     return answer
 
 
+async def _there(group: GroupReader, ids: Array) -> Counter[int]:
+    """Count by run which of some documents of readings are there."""
+    counts: Counter[int] = Counter()
+    for some in documents.with_ids(ids):
+        counts.update(await by_run(group.database, group.of.data, 1, some))
+    return counts
+
+
 async def _add_going(group: GroupReader, before: Account, stored: Counter[int]) -> Account | None:
     """Count what is there of periods that were being dropped; the account that goes with it, None without one."""
     for _ in range(LOOKS):
         found = await account_of(group.database, group.of.data, group.of.layout)
-        counts = [await _inside(group, found, key, period) for key, period in before.going.items()]
+        counts = [await _inside(group, found, key, period) for key, period in before.dropping.items()]
         after = await account_of(group.database, group.of.data, group.of.layout)
-        if all(_phase(found, key) == _phase(after, key) for key in before.going):
+        if all(_phase(found, key) == _phase(after, key) for key in before.dropping):
             for each in counts:
                 stored.update(each)
             return after
@@ -113,11 +131,7 @@ async def _inside(group: GroupReader, account: Account, key: str, period: Period
     if _phase(account, key) != (True, False):
         within = documents.readings_of_period(period, of.group, of.layout, group.server)
         return Counter(await by_run(database, of.data, 1, within))
-    counts: Counter[int] = Counter()
-    if account.notice is not None:
-        for some in documents.with_ids(account.notice.kept):
-            counts.update(await by_run(database, of.data, 1, some))
-    return counts
+    return Counter() if account.notice is None else await _there(group, account.notice.kept)
 
 
 def _outside(periods: Collection[Period]) -> documents.Filter:
@@ -150,6 +164,18 @@ async def by_run(
     cursor = await database.get_collection(collection).aggregate([{"$match": wanted}, *grouped] if wanted else grouped)
     async with cursor:
         return {int(each["_id"]): int(each["sum"]) async for each in cursor}
+
+
+async def ledger_sum(group: GroupReader, period: Period, spans: Array, what: int | str) -> int:
+    """Sum up something of the ledger of a period's triggers, by the index of `_id`.
+
+    spans: `STRETCH`, a row a run: they lie between these.
+    """
+    if not len(spans):
+        return 0
+    times = {"time_ns": {"$gte": Int64(period.start_ns), "$lt": Int64(period.end_ns)}}
+    wanted = {"$or": documents.of_stretches(spans, Layout.ARRAYS), **times}
+    return sum((await by_run(group.database, group.of.ledger, what, wanted)).values())
 
 
 async def _end_ns(database: Database, of: GroupCollections, run: int, name: str, direction: int) -> int:

@@ -10,7 +10,7 @@ from pymongo.asynchronous.collection import AsyncCollection
 
 from backends.columns.stored import MISSING_OFFSET, SLACK_NS, slack
 from backends.columns.windows import triggers_in_window
-from backends.mongodb.protocol.documents import USER_DEFINED, DocumentFormat, id_bytes
+from backends.mongodb.protocol.documents import USER_DEFINED, DocumentFormat, figure_bytes, id_bytes
 from backends.mongodb.server.facts import Server
 from schemas.batch import Layout
 from schemas.queries import InstrumentReadings, WindowReadings
@@ -132,6 +132,22 @@ def readings_of_period(period: Period, group: InstrumentGroup, layout: Layout, s
     """Look for the documents that lie within a period: readings by their own time, arrays by their trigger's."""
     within = WindowReadings(group=group, start_ns=period.start_ns, end_ns=period.end_ns, by_trigger=True)
     return readings_in_window(within, layout, server)
+
+
+def figures_of_mark(mark: int) -> Filter:
+    """Look for all figures of an attempt to reduce a period."""
+    return _between(figure_bytes(mark, -(2**63)), figure_bytes(mark, 2**63 - 1, 0xFFFF, 0xFFFF_FFFF))
+
+
+def figures_of_time(start_ns: int, end_ns: int, instrument: int | None = None) -> Filter:
+    """Look for figures of buckets that begin within a stretch of time, of one instrument or of all."""
+    times = {"time_ns": _times(start_ns, end_ns)}
+    return times if instrument is None else {**times, "instrument": instrument}
+
+
+def times_of(times: Array) -> Filter:
+    """Look for documents between the first and the last of some times; int64, shape (n,), of at least one."""
+    return _first_to_last(int(times.min()), int(times.max()))
 
 
 def triggers_around(start_ns: int, end_ns: int) -> Filter:

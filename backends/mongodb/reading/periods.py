@@ -18,14 +18,16 @@ from bson import Int64, ObjectId
 from backends.base import Partition
 from backends.columns.partitions import FUTURE_NS, PAST_NS, UNITS, PartitionUnit, partition_of
 from backends.columns.partitions import Partition as Stretch
-from backends.mongodb.accounts import account_of
+from backends.mongodb.accounts import Account, account_of
+from backends.mongodb.decimation.accounts import Reduced
 from backends.mongodb.protocol.documents import DocumentFormat, id_bytes, number
 from backends.mongodb.protocol.formats import data_format, ledger_format
 from backends.mongodb.reading import documents
 from backends.mongodb.reading.group import GroupReader
 from backends.mongodb.reading.snapshot import LEAST_NS, TOGETHER
 from schemas.batch import Layout
-from schemas.readings import Array
+from schemas.decimation import figures_bytes
+from schemas.readings import Array, InstrumentGroup
 from schemas.retention import Dropped, Span, are_within, spans_of
 
 AT_ONCE = 1_000
@@ -68,14 +70,14 @@ class Periods:
         self._since_s: float | None = None
 
     async def partitions(self, group: GroupReader) -> tuple[Partition, ...]:
-        """Those with readings, and those that were dropped, in order of time."""
-        account = (await account_of(group.database, group.of.data, group.of.layout)).all()
-        spans = spans_of(each.period for each in account)
+        """Those with readings, those that were reduced and those that were dropped, in order of time."""
+        account = await account_of(group.database, group.of.data, group.of.layout)
+        spans = spans_of(each.period for each in account.all())
         if group.server.uses_indexes:
             known = await self._by_index(group, spans)
         else:
             known = await _by_reading(group, self._unit, spans)
-        return tuple(_listed(known, account, await _amounts(group)))
+        return tuple(_listed(known, account, await _amounts(group), group.of.group))
 
     async def _by_index(self, group: GroupReader, spans: Sequence[Span]) -> list[Extent]:
         now_s = asyncio.get_running_loop().time()
@@ -171,9 +173,21 @@ async def _amounts(group: GroupReader) -> Amounts:
     )
 
 
-def _listed(known: Sequence[Extent], account: Sequence[Dropped], amounts: Amounts) -> Iterator[Partition]:
-    """Those with readings, and those that were dropped, of which the ledger is there, in order of time."""
-    found = [*shared(known, account, amounts), *(_of_dropped(each, amounts) for each in account)]
+def _listed(known: Sequence[Extent], account: Account, amounts: Amounts, group: InstrumentGroup) -> Iterator[Partition]:
+    """Those with readings, those that were reduced, and those that were dropped, of which the ledger is there."""
+    reduced = {each.period.start_ns: each for each in account.figures().values()}
+    whole = {start: each for start, each in reduced.items() if each.account.reduced_ns is not None}
+    dropped = account.all()
+    others = Amounts(
+        readings=max(0, amounts.readings - sum(each.left for each in whole.values())),
+        triggers=max(0, amounts.triggers - sum(each.account.triggers for each in whole.values())),
+        reading_bytes=amounts.reading_bytes,
+        trigger_bytes=amounts.trigger_bytes,
+    )
+    found = [*shared([each for each in known if each.stretch.start_ns not in whole], dropped, others)]
+    there = {each.start_ns for each in found}
+    found += [_of_reduced(each, amounts, group) for start, each in reduced.items() if start not in there]
+    found += [_of_dropped(each, amounts) for each in dropped]
     yield from sorted(found, key=lambda each: each.start_ns)
 
 
@@ -192,7 +206,21 @@ def shared(known: Sequence[Extent], account: Sequence[Dropped], amounts: Amounts
             rows=rows,
             size_bytes=nbytes + round(part * triggers) * amounts.trigger_bytes,
             readings_bytes=nbytes,
+            may_reduce=True,
         )
+
+
+def _of_reduced(reduced: Reduced, amounts: Amounts, group: InstrumentGroup) -> Partition:
+    period, nbytes = reduced.period, reduced.left * amounts.reading_bytes
+    return Partition(
+        name=period.name,
+        start_ns=period.start_ns,
+        end_ns=period.end_ns,
+        rows=reduced.left,
+        size_bytes=nbytes + figures_bytes(reduced.account, group) + reduced.account.triggers * amounts.trigger_bytes,
+        readings_bytes=nbytes,
+        may_reduce=True,
+    )
 
 
 def _of_dropped(account: Dropped, amounts: Amounts) -> Partition:

@@ -8,13 +8,14 @@ from backends.columns.reductions import reducer_of
 from backends.columns.stored import SLACK_NS
 from backends.columns.windows import between, in_order, rows_to_know, see_not_too_large, within
 from backends.mongodb.protocol.formats import arrays_format, decode_readings
-from backends.mongodb.reading import documents
+from backends.mongodb.reading import documents, reduced
 from backends.mongodb.reading.counting import totals
 from backends.mongodb.reading.group import GroupReader
 from backends.mongodb.reading.snapshot import snapshot
 from backends.questions import Questions
 from schemas.batch import Layout
 from schemas.queries import (
+    Figures,
     InstrumentReadings,
     Means,
     Reduction,
@@ -38,6 +39,15 @@ class MongodbQuestions(Questions):
         return await totals(self._group)
 
     async def _figures(self, query: Reduction) -> Array:
+        if isinstance(query, Means):
+            return await reduced.answer(self._group, query, self._raw)
+        return await self._raw(query)
+
+    async def figures(self, query: Figures) -> Array:
+        """Answer `Figures`."""
+        return await reduced.answer(self._group, query, self._raw)
+
+    async def _raw(self, query: Reduction) -> Array:
         # Made here, of readings that come in chunks: docs/decisions/0030.
         wanted: documents.Filter = {}
         if isinstance(query, Means):

@@ -31,7 +31,7 @@ NEEDED = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class GroupCollections:
-    """The collections of a group: its readings, of one layout, and its ledger."""
+    """The collections of a group: its readings, of one layout, their figures where they are reduced, and its ledger."""
 
     group: InstrumentGroup
     layout: Layout
@@ -47,6 +47,16 @@ class GroupCollections:
         return f"{self.group.name}_ledger"
 
     @property
+    def reduced(self) -> str:
+        """Name of the collection of figures."""
+        return f"{self.group.name}_reduced"
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Names of all its collections."""
+        return self.data, self.ledger, self.reduced
+
+    @property
     def view(self) -> str:
         """Name of the view that shows a reading a document in both layouts."""
         return f"{self.group.name}_readings"
@@ -55,7 +65,8 @@ class GroupCollections:
         """The indexes besides that of `_id`, by collection, as `createIndexes` takes them.
 
         Time series of an instrument and, by the same index, of all of them; one ledger entry by its trigger in any run;
-        the newest complete trigger, at once even when an instrument has been dead for a week; triggers after a gap.
+        the newest complete trigger, at once even when an instrument has been dead for a week; triggers after a gap;
+        figures of a stretch of time.
         """
         by_time = {"time_ns": 1} if self.layout is Layout.ARRAYS else {"instrument": 1, "time_ns": 1}
         complete = {"key": {"run": 1, "trigger_id": 1}, "partialFilterExpression": {"complete": True}}
@@ -67,6 +78,7 @@ class GroupCollections:
                 {**complete, "name": f"{self.group.name}_complete"},
                 {**skipped, "name": f"{self.group.name}_skipped"},
             ],
+            self.reduced: [{"key": {"time_ns": 1}, "name": f"{self.group.name}_reduced_time"}],
         }
 
     def description(self, logger: str) -> dict[str, Any]:
@@ -129,7 +141,7 @@ async def missing_from(database: Database, logger: str, groups: Iterable[GroupCo
     for wanted in groups:
         stored = await _stored(database, wanted.data)
         if stored is None:
-            taken = names & {wanted.data, wanted.ledger}
+            taken = names & {*wanted.all}
             if taken:
                 raise SchemaMismatch(
                     f"database {database.name!r} has a collection {min(taken)!r} that is not triggerlog's;"
@@ -167,7 +179,7 @@ async def create_or_check(
 
 
 async def _complete(database: Database, wanted: GroupCollections, there: set[str], server: Server) -> None:
-    for name in (wanted.data, wanted.ledger):
+    for name in wanted.all:
         if name not in there:
             await create_collection(database, {"create": name})
     if server.uses_indexes:

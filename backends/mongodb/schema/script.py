@@ -35,9 +35,10 @@ def _statements(
     yield _unless_there("marks", {})
     for name, group in groups.items():
         wanted = GroupCollections(group=group, layout=layouts[name])
-        yield f"// Group {name}: {group.size} instruments, layout {wanted.layout}. Readings, ledger, view, position."
+        of = f"{group.size} instruments, layout {wanted.layout}"
+        yield f"// Group {name}: {of}. Readings, ledger, figures, view, position."
         yield _upsert("groups", name, {"$setOnInsert": wanted.description(logger)})
-        for collection in (wanted.data, wanted.ledger):
+        for collection in wanted.all:
             yield _unless_there(collection, {})
         for collection, indexes in wanted.indexes().items():
             yield f"db.runCommand({_text({'createIndexes': collection, 'indexes': indexes})});"

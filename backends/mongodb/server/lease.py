@@ -56,6 +56,11 @@ class Lease:
         self._renewed_at = 0.0
         self._turn = asyncio.Lock()
 
+    @property
+    def owner(self) -> str:
+        """Who has it while it is held: nobody else is called so."""
+        return self._owner
+
     async def take(self, database: Database) -> None:
         """Take the lease, waiting for one of a daemon that died elsewhere to lapse.
 

@@ -14,12 +14,14 @@ import numpy as np
 from backends.columns.filling import Columns
 from backends.columns.reductions import means_of, reducer_of, sums_dtype
 from backends.columns.stored import slack
+from backends.decimation.across import Stretch
+from backends.decimation.answers import figures_across, means_across
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import EXACT, Field, ResultFormat, floats_dtype, read_arrays, read_rows
 from backends.mysql.protocol.sql import compiled, quoted
 from backends.mysql.reading.reduced import reduced
 from backends.sql.accounting import select_decimated
-from backends.sql.across import figures_across, means_across
+from backends.sql.across import figures_of_stretch
 from backends.sql.decimation import decimated_of
 from backends.sql.tables import GroupTables
 from schemas.batch import Layout
@@ -50,17 +52,15 @@ async def _across(connection: Connection, tables: GroupTables, query: Means | Fi
     async def readings(part: Means, use: Callable[[Array], None]) -> None:
         await _in_chunks(connection, tables, part, use)
 
+    async def of_stretch(stretch: Stretch) -> Array:
+        instrument = query.instrument if isinstance(query, Figures) else None
+        of_buckets = partial(reduced, connection, tables, instrument=instrument)
+        return await figures_of_stretch(query, stretch, readings, of_buckets)
+
     if isinstance(query, Figures):
-        of_instrument = partial(reduced, connection, tables, instrument=query.instrument)
-        return await figures_across(query, account, readings=readings, reduced=of_instrument)
-    return await means_across(
-        query,
-        account,
-        tables.layout,
-        raw=partial(_raw, connection, tables),
-        readings=readings,
-        reduced=partial(reduced, connection, tables),
-    )
+        return await figures_across(query, account, of_stretch=of_stretch)
+    raw = partial(_raw, connection, tables)
+    return await means_across(query, account, tables.layout, raw=raw, of_stretch=of_stretch)
 
 
 async def _raw(connection: Connection, tables: GroupTables, query: Reduction) -> Array:

@@ -13,13 +13,15 @@ import numpy as np
 import sqlalchemy as sa
 
 from backends.columns.reductions import reducer_of, starts_of
+from backends.decimation.across import Stretch
+from backends.decimation.answers import figures_across, means_across
 from backends.postgresql.protocol import output
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.copy import RowFormat, decode_reduced
 from backends.postgresql.protocol.sql import compiled, quoted
 from backends.sql import selects
 from backends.sql.accounting import select_decimated
-from backends.sql.across import figures_across, means_across
+from backends.sql.across import figures_of_stretch
 from backends.sql.decimation import decimated_of
 from backends.sql.tables import GroupTables, reduced_columns
 from schemas.batch import Layout
@@ -41,17 +43,15 @@ async def answer(connection: Connection, tables: GroupTables, query: Reduction |
         async def readings(part: Means, use: Callable[[Array], None]) -> None:
             await output.readings_in_chunks(connection, tables, _within(tables, part), use)
 
+        async def of_stretch(stretch: Stretch) -> Array:
+            instrument = query.instrument if isinstance(query, Figures) else None
+            of_buckets = partial(reduced, connection, tables, instrument=instrument)
+            return await figures_of_stretch(query, stretch, readings, of_buckets)
+
         if isinstance(query, Figures):
-            of_instrument = partial(reduced, connection, tables, instrument=query.instrument)
-            return await figures_across(query, account, readings=readings, reduced=of_instrument)
-        return await means_across(
-            query,
-            account,
-            tables.layout,
-            raw=partial(_raw, connection, tables),
-            readings=readings,
-            reduced=partial(reduced, connection, tables),
-        )
+            return await figures_across(query, account, of_stretch=of_stretch)
+        raw = partial(_raw, connection, tables)
+        return await means_across(query, account, tables.layout, raw=raw, of_stretch=of_stretch)
 
 
 async def _raw(connection: Connection, tables: GroupTables, query: Reduction) -> Array:

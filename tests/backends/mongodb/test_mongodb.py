@@ -302,7 +302,7 @@ async def test_a_position_made_before_there_was_an_account(
 async def test_a_batch_larger_than_a_message(
     make: Make, rng: np.random.Generator, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backends.mongodb.writing.writer.MESSAGE_BYTES", 30_000)
+    monkeypatch.setattr("backends.mongodb.writing.putting.MESSAGE_BYTES", 30_000)
     monkeypatch.setattr("backends.mongodb.reading.documents.BATCH_BYTES", 30_000)
     group = group_of()
     store = make(group, layout)

@@ -17,7 +17,8 @@ from pymongo.asynchronous.database import AsyncDatabase
 from backends.base import BatchRejected, StoreError, StoreUnavailable
 from backends.columns.partitions import partition_of
 from backends.mongodb import MongodbStore
-from backends.mongodb.accounts import Notice, no_ids
+from backends.mongodb.accounts import Notice
+from backends.mongodb.protocol.formats import no_ids
 from backends.mongodb.reading import periods
 from backends.mongodb.reading.periods import Amounts, Extent, Periods, shared
 from schemas.batch import JournalPosition, Layout
@@ -262,7 +263,7 @@ async def test_more_than_can_be_named_waits_for_the_end_of_a_drop(
 ) -> None:
     store = await opened(make(Layout.ROWS))
     await filled(store, GROUP, rng)
-    monkeypatch.setattr("backends.mongodb.writing.writer.KEPT_MOST", 1)
+    monkeypatch.setattr("backends.mongodb.writing.beside.KEPT_MOST", 1)
     wrong = Wrong(Layout.ROWS, rng, 3, 12)
     period = await period_of(store, GROUP, noon(3))
 

@@ -37,7 +37,7 @@ async def make(mongodb_dsn: str, schema: str, monkeypatch: pytest.MonkeyPatch) -
     # A lease that is soon taken over, though the process that has it lives; and several messages a batch.
     monkeypatch.setattr("backends.mongodb.server.lease.LASTS_S", 0.1)
     monkeypatch.setattr("backends.mongodb.server.lease.LOOK_S", 0.02)
-    monkeypatch.setattr("backends.mongodb.writing.writer.LANE_DOCUMENTS", 3)
+    monkeypatch.setattr("backends.mongodb.writing.putting.LANE_DOCUMENTS", 3)
     async with AsyncExitStack() as stack:
 
         def make(layout: Layout) -> MongodbStore:
