@@ -60,8 +60,8 @@ class Reduced:
 
     @property
     def key(self) -> str:
-        """The `_id` of the document."""
-        return f"{self.period.group}:{self.period.name}:{self.account.begun_ns}:reduced"
+        """The `_id` of the document: whoever begins the same period finds that it is there."""
+        return f"{self.period.group}:{self.period.name}:reduced"
 
     def told(self) -> Decimated:
         """The account without what is there again."""

@@ -115,7 +115,11 @@ class MongodbReducing:
         local = (await self._database.command("hello"))["localTime"]
         see_clocks(at_ns, int(local.replace(tzinfo=UTC).timestamp()) * 1_000_000_000)
         within = documents.readings_of_period(period, self._of.group, self._of.layout, self._group.server)
-        if await self._group.data.find_one(within, {"_id": 1}) is None:
+        account = await account_of(self._database, self._of.data, self._of.layout)
+        was_dropped = any(each.period == period for each in account.accounts.values())
+        if period in account.dropping.values():
+            raise _dropping(period)
+        if was_dropped or await self._group.data.find_one(within, {"_id": 1}) is None:
             raise no_such(period)
         async with self._writer.between_batches() as (group, beside, _):
             await beside.put_account(group, begun(period, how, at_ns, self._of.layout))
@@ -128,7 +132,7 @@ class MongodbReducing:
     async def _account(self, period: Period) -> Reduced:
         found = await self._known(period)
         if found is None:
-            raise StoreBusy(f"{period.name} of group {period.group} is being dropped")
+            raise _dropping(period)
         return found
 
     async def _ours(self, period: Period) -> Reduced:
@@ -283,6 +287,10 @@ class MongodbReducing:
 
 class _TakenOut(StoreBusy):
     """Something of a batch that did not end was taken out: a step may have read it."""
+
+
+def _dropping(period: Period) -> StoreBusy:
+    return StoreBusy(f"{period.name} of group {period.group} is being dropped")
 
 
 async def _is_new(put: Put, name: str, mine: Array, theirs: Array) -> None:

@@ -16,7 +16,7 @@ from backends.mongodb.protocol.formats import data_format, encode_arrays, encode
 from backends.mongodb.reading.documents import by_ids
 from backends.mongodb.reading.group import GroupReader
 from backends.mongodb.schema.create import GroupCollections
-from backends.mongodb.server.errors import check_answer
+from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
 from backends.mongodb.server.facts import Database, Server
 from backends.mongodb.server.lease import Lease
 from schemas.batch import Batch, Durability, Layout
@@ -125,12 +125,12 @@ class BesidePeriods:
         await self._update_accounts(group, [{**mine, "multi": True}])
 
     async def put_account(self, group: GroupReader, reduced: Reduced) -> None:
-        """Write the account of a period that is being reduced from now on."""
+        """Write the account of a period that is being reduced from now on, unless another daemon has."""
         document = whole_document(reduced, self._lease.owner)
         answer = await group.database.command(
             "insert", ACCOUNTS, documents=[document], writeConcern=self._durably(group.server)
         )
-        check_answer(answer, self._target)
+        check_answer(answer, self._target, but=DUPLICATE_KEY)
 
     async def begin_attempt(self, group: GroupReader, before: Reduced, after: Reduced) -> None:
         """Write that an attempt of ours is under way.
