@@ -35,6 +35,7 @@ class BesidePeriods:
 
     def __init__(self, collections: GroupCollections, lease: Lease, *, target: str, timeout_s: float) -> None:
         self.notice: Notice | None = None
+        self._unanswered: set[str] = set()
         self._collections = collections
         self._lease = lease
         self._target = target
@@ -79,6 +80,7 @@ class BesidePeriods:
         earlier = encode_arrays(batch, batch.group)[len(batch.ledger) :]
         if not len(earlier):  # all of it is of triggers that this batch adds
             return
+        await self.see_answered(group)
         columns = data_format(batch.group, Layout.ARRAYS).columns(earlier)
         ids, times = columns["_id"], columns["time_ns"]
         dropped, reduced = await self._periods_of(group.database, times)
@@ -143,6 +145,16 @@ class BesidePeriods:
         # Who takes the lease after this makes the attempt its own.
         await self._lease.renew(group.database)
 
+    async def see_answered(self, group: GroupReader) -> None:
+        """See that no change of an account comes later that was given up without an answer.
+
+        Before anything of its period may change: it names documents as they were then. It demands the attempt's number,
+        which is another one from now on.
+        """
+        for key in [*self._unanswered]:
+            await self._update_accounts(group, [{"q": {"_id": key}, "u": {"$inc": {"turn": 1}}}])
+            self._unanswered.discard(key)
+
     async def change(self, group: GroupReader, before: Reduced, after: Reduced) -> None:
         """Change the account of a period that is being reduced.
 
@@ -168,7 +180,12 @@ class BesidePeriods:
         expected: dict[str, Any] | None = None,
     ) -> None:
         wanted = {"_id": before.key, "step": before.step, "turn": before.turn, **(expected or {})}
-        changed = await self._update_accounts(group, [{"q": wanted, "u": {"$set": {**changing_fields(after), **more}}}])
+        known = changing_fields(before)
+        # Nothing else: another daemon may have named what came late since this one has read the account.
+        values = {name: value for name, value in changing_fields(after).items() if value != known[name]}
+        self._unanswered.add(before.key)
+        changed = await self._update_accounts(group, [{"q": wanted, "u": {"$set": {**values, **more}}}])
+        self._unanswered.discard(before.key)
         if not changed:
             raise StoreBusy(f"another daemon reduces {before.period.name} of group {before.period.group}")
 

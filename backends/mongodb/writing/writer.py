@@ -143,6 +143,7 @@ class MongodbGroupWriter:
         Between batches: nothing of one that did not end is there. And between the steps of reducing.
         """
         async with self._steps, self._session() as (database, server):
+            await self._beside.see_answered(self._reader(database, server))
             account = await account_of(database, self._collections.data, self._collections.layout)
             for each in account.reduced.values():
                 if each.period == notice.period and len(each.going):
