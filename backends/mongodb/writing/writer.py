@@ -78,6 +78,7 @@ class MongodbGroupWriter:
         self._positions: dict[Stream, JournalPosition] = {}
         self._beside = BesidePeriods(collections, self._lease, target=target, timeout_s=timeout_s)
         self._breaks = 0
+        self._owns = False
         self._reducing: Period | None = None
         self._steps = asyncio.Lock()
         self._turn = asyncio.Lock()
@@ -303,11 +304,14 @@ class MongodbGroupWriter:
             try:
                 with translated(self._target, otherwise=BatchRejected):
                     if not self._lease.is_held:
+                        self._owns = False
                         await self._lease.take(database)
-                        await self._beside.own(self._reader(database, server))
-                        self._positions = {}
-                        self._breaks += 1
                     with pymongo.timeout(self._timeout_s):
+                        if not self._owns:
+                            await self._beside.own(self._reader(database, server))
+                            self._owns = True
+                            self._positions = {}
+                            self._breaks += 1
                         if not self._positions:
                             await self._look(database, server)
                         yield database, server
