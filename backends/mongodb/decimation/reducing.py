@@ -172,21 +172,27 @@ class MongodbReducing:
         half = 1.0 if reduced.account.ended_ns is not None else 0.5
         await self._pass(period, window_ns, lambda done: pace(half * done))
         await pace(1.0)
+        # Beside the batches: all of the period's ledger is read.
+        triggers, rows = await self._recorded(period)
         async with self._writer.in_step(), self._writer.between_batches() as (group, beside, _):
             before = await self._ours(period)
             account, left = before.account, before.left
             if account.reduced_ns is None:
-                triggers, arrived = [
-                    await ledger_sum(self._group, period, before.spans, what) for what in (1, "$arrived")
-                ]
-                there = arrived if self._of.layout is Layout.ROWS else triggers
-                left = max(0, there - sum(account.stored.values()))
+                left = max(0, rows - sum(account.stored.values()))
                 account = replace(account, triggers=triggers, reduced_ns=at_ns)
             # The server uses the room again, and gives none back: there is nothing more to do.
             account = replace(account, ended_ns=account.ended_ns or at_ns)
             after = replace(before, account=account, left=left, is_open=False)
             await beside.change(group, before, after)
         return after.told()
+
+    async def _recorded(self, period: Period) -> tuple[int, int]:
+        """How many triggers of the period the ledger has, and how many documents; 0 where the account says so."""
+        reduced = await self._ours(period)
+        if reduced.account.reduced_ns is not None:
+            return 0, 0
+        triggers, arrived = [await ledger_sum(self._group, period, reduced.spans, what) for what in (1, "$arrived")]
+        return triggers, arrived if self._of.layout is Layout.ROWS else triggers
 
     async def _pass(self, period: Period, window_ns: int, pace: Pace) -> None:
         """Go through a period, and reduce what does not stay."""
