@@ -26,8 +26,8 @@ from backends.diagnosis.retention import no_such, see_clocks
 from backends.mongodb.accounts import ACCOUNTS, RULES, Notice, account_fields, account_in, account_of, notice_in
 from backends.mongodb.decimation.accounts import Reduced, by_run_of
 from backends.mongodb.decimation.removing import REMOVED_AT_ONCE
-from backends.mongodb.protocol.documents import BINARY, OBJECT_ID, DocumentFormat, Field, id_dtype, turned_back
-from backends.mongodb.protocol.formats import data_format, no_ids
+from backends.mongodb.protocol.documents import id_dtype, turned_back
+from backends.mongodb.protocol.formats import data_format, ids_format, no_ids
 from backends.mongodb.reading import documents
 from backends.mongodb.reading.counting import ledger_sum
 from backends.mongodb.reading.group import GroupReader
@@ -62,9 +62,7 @@ class MongodbDropping:
         self._writer = writer
         self._concern = concern
         self._target = target
-        is_arrays = self._of.layout is Layout.ARRAYS
-        id_type, form = OBJECT_ID if is_arrays else BINARY, no_ids(self._of.layout).dtype.str
-        self._ids = DocumentFormat([Field(name="_id", type=id_type, form=form)])
+        self._ids = ids_format(self._of.layout)
 
     async def drop(self, period: Period, rule: Rule, at_ns: int) -> Dropped:
         """Drop a period, or go on where that was begun; see `backends.base.Store.drop`."""

@@ -12,6 +12,7 @@ attempt goes through the period from its begin: where steps were, it finds nothi
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ from backends.mongodb.protocol.formats import (
     data_format,
     decode_readings,
     encode_reduced,
+    ids_format,
     no_ids,
     reduced_format,
 )
@@ -172,14 +174,15 @@ class MongodbReducing:
         half = 1.0 if reduced.account.ended_ns is not None else 0.5
         await self._pass(period, window_ns, lambda done: pace(half * done))
         await pace(1.0)
-        # Beside the batches: all of the period's ledger is read.
-        triggers, rows = await self._recorded(period)
+        # Beside the batches: all of the period's ledger is read, and all that stays.
+        triggers, left = await self._recorded(period)
         async with self._writer.in_step(), self._writer.between_batches() as (group, beside, _):
             before = await self._ours(period)
-            account, left = before.account, before.left
+            account = before.account
             if account.reduced_ns is None:
-                left = max(0, rows - sum(account.stored.values()))
                 account = replace(account, triggers=triggers, reduced_ns=at_ns)
+            else:
+                left = before.left
             # The server uses the room again, and gives none back: there is nothing more to do.
             account = replace(account, ended_ns=account.ended_ns or at_ns)
             after = replace(before, account=account, left=left, is_open=False)
@@ -187,12 +190,19 @@ class MongodbReducing:
         return after.told()
 
     async def _recorded(self, period: Period) -> tuple[int, int]:
-        """How many triggers of the period the ledger has, and how many documents; 0 where the account says so."""
+        """How many triggers of the period the ledger has, and how many documents stay; 0 where the account says so."""
         reduced = await self._ours(period)
         if reduced.account.reduced_ns is not None:
             return 0, 0
-        triggers, arrived = [await ledger_sum(self._group, period, reduced.spans, what) for what in (1, "$arrived")]
-        return triggers, arrived if self._of.layout is Layout.ROWS else triggers
+        within = documents.readings_of_period(period, self._of.group, self._of.layout, self._group.server)
+        form, left, spans = ids_format(self._of.layout), 0, reduced.spans
+        async with aclosing(documents.batches(self._group.data, within, form, fields={"_id": 1})) as found:
+            async for batch in found:
+                ids = np.ascontiguousarray(form.columns(form.parse(batch))["_id"])
+                keys = ids.view(id_dtype(reading=self._of.layout is Layout.ROWS))
+                spans = widened(spans, keys["run"], turned_back(keys["trigger"]))
+                left += len(ids)
+        return await ledger_sum(self._group, period, spans, 1), left
 
     async def _pass(self, period: Period, window_ns: int, pace: Pace) -> None:
         """Go through a period, and reduce what does not stay."""

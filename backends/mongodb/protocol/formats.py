@@ -112,6 +112,13 @@ def data_format(group: InstrumentGroup, layout: Layout) -> DocumentFormat:
     return arrays_format(group) if layout is Layout.ARRAYS else rows_format(group)
 
 
+@lru_cache
+def ids_format(layout: Layout) -> DocumentFormat:
+    """The `_id`s of a group's readings alone."""
+    id_type = OBJECT_ID if layout is Layout.ARRAYS else BINARY
+    return DocumentFormat([Field(name="_id", type=id_type, form=no_ids(layout).dtype.str)])
+
+
 def encode_rows(batch: ClosedBlock, group: InstrumentGroup) -> Array:
     """All readings of a batch, late ones last; uint8, shape (readings, width)."""
     form = rows_format(group)

@@ -1,4 +1,4 @@
-"""Periods of MongoDB that are reduced: commands that come late, two daemons at once, and what nobody has to wait for."""
+"""Periods of MongoDB that are reduced: commands that come late, two daemons at once, what is counted, what is asked."""
 
 import asyncio
 import contextlib
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ from backends.mongodb.accounts import ACCOUNTS, account_of
 from backends.mongodb.decimation import reducing
 from backends.mongodb.reading import documents
 from schemas.batch import JournalPosition, Layout, Stream
+from schemas.decimation import Every
+from schemas.marks import Mark
 from schemas.retention import Rule
 from tests.backends.mongodb.test_decimation import (
     BUCKET,
@@ -29,6 +32,7 @@ from tests.backends.mongodb.test_decimation import (
 )
 from tests.backends.mongodb.test_retention import before_write, see_conserved
 from tests.backends.mongodb.test_unfinished import BOTH, GROUP, Dead, Make, database, make, opened, rng
+from tests.backends.test_store_decimation import at_once
 from tests.backends.test_store_retention import filled, noon, period_of
 from tests.support.batches import batch_of, readings_of
 
@@ -270,3 +274,24 @@ async def test_only_what_an_attempt_has_left_is_looked_for(
     monkeypatch.setattr(AsyncDatabase, "command", counted)
     await reduce(store, period)
     assert deletes == 0
+
+
+@BOTH
+@pytest.mark.parametrize("stays", ["ends", "all"])
+async def test_what_stayed_is_counted_with_its_period(
+    make: Make, rng: np.random.Generator, layout: Layout, stays: str
+) -> None:
+    """Also before the first and after the last that was taken out."""
+    store = await opened(make(layout))
+    await filled(store, GROUP, rng, days=DAYS)
+    period = await period_of(store, GROUP, noon(5))
+    if stays == "all":
+        await store.keep_mark(Mark(id=uuid4(), time_ns=noon(5), text="it trips"))
+    window_ns = 12 * 3600 * 10**9 if stays == "all" else 0
+    how = BUCKET if stays == "all" else Every(2)
+    done = await store.decimate(period, how, window_ns=window_ns, at_ns=77, pace=at_once, patience_s=5)
+    assert done.triggers == 4
+    (there,) = [each for each in (await store.partitions())[GROUP.name] if each.name == period.name]
+    gone = sum(done.stored.values())
+    assert there.rows == (4 if layout is Layout.ARRAYS else 4 * GROUP.size - 1) - gone
+    await see_conserved(store, layout)
