@@ -151,21 +151,29 @@ class MongodbReducing:
             if len(reduced.going):
                 await beside.end_step(group, reduced)
                 reduced = replace(reduced, going=no_ids(self._of.layout))
-            marks = np.append(reduced.marks[reduced.marks["last"] > 0], np.array([(new_mark(), 0)], MARK))
             after = replace(
                 reduced,
-                marks=marks,
+                marks=np.append(reduced.marks, np.array([(new_mark(), 0)], MARK)),
                 turn=reduced.turn + 1,
                 is_open=True,
                 low_ns=period.start_ns,
                 high_ns=period.start_ns,
             )
             await beside.begin_attempt(group, reduced, after)
-        await self._remove_uncounted(reduced.marks)
-        return after
+        if not len(reduced.marks):
+            return after
+        if reduced.is_open:
+            await self._remove_uncounted(reduced.marks)
+        # No earlier one writes any more, and of those of which no step counts nothing is there.
+        counting = np.append(reduced.marks[reduced.marks["last"] > 0], after.marks[-1:])
+        whole = replace(after, marks=counting)
+        if len(counting) < len(after.marks):
+            async with self._writer.in_step(), self._writer.between_batches() as (group, beside, _):
+                await beside.change(group, after, whole)
+        return whole
 
     async def _remove_uncounted(self, marks: Array) -> None:
-        """Remove what was written for steps that do not count."""
+        """Remove what attempts that did not end have written for steps that do not count."""
         for mark, last in marks.tolist():
             await self._delete({**documents.figures_of_mark(mark), "step": {"$gt": last}})
 
