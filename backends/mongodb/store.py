@@ -16,6 +16,7 @@ from backends.mongodb.decimation.reducing import MongodbReducing
 from backends.mongodb.marks import MarkDocuments
 from backends.mongodb.protocol.documents import NotOurDocuments
 from backends.mongodb.reading.activity import ask_view
+from backends.mongodb.reading.counting import told
 from backends.mongodb.reading.group import GroupReader
 from backends.mongodb.reading.periods import Periods
 from backends.mongodb.reading.queries import MongodbQuestions
@@ -235,9 +236,11 @@ class MongodbStore:
 
     async def decimated(self) -> Mapping[str, tuple[Decimated, ...]]:
         """The account of all that was reduced."""
-        async with self._reader() as (database, _):
-            every = {name: await account_of(database, name, of.layout) for name, of in self._collections.items()}
-        found = {name: tuple(each.told() for each in account.reduced.values()) for name, account in every.items()}
+        found = {}
+        async with self._reader() as (database, server):
+            for name, of in self._collections.items():
+                account = await account_of(database, name, of.layout)
+                found[name] = await told(self._group(database, server, name), account)
         self._late.know(each for of in found.values() for each in of)
         return found
 

@@ -63,10 +63,9 @@ class Reduced:
         """The `_id` of the document: whoever begins the same period finds that it is there."""
         return f"{self.period.group}:{self.period.name}:reduced"
 
-    def told(self) -> Decimated:
-        """The account without what is there again."""
-        again = by_run_of(self.again)
-        return replace(self.account, stored={run: n - again[run] for run, n in self.account.stored.items()})
+    def without(self, again: Mapping[int, int]) -> Decimated:
+        """The account without so many documents of each run, which are there again."""
+        return replace(self.account, stored={run: n - again.get(run, 0) for run, n in self.account.stored.items()})
 
     def touched(self, since: "Reduced", start_ns: int, end_ns: int) -> bool:
         """Whether a step since an earlier look may have taken out documents of a stretch of time."""

@@ -37,7 +37,7 @@ from backends.mongodb.protocol.formats import (
     reduced_format,
 )
 from backends.mongodb.reading import documents
-from backends.mongodb.reading.counting import ledger_sum
+from backends.mongodb.reading.counting import ledger_sum, told
 from backends.mongodb.reading.group import GroupReader
 from backends.mongodb.reading.reduced import known_of
 from backends.mongodb.server.errors import check_answer
@@ -195,7 +195,9 @@ class MongodbReducing:
             account = replace(account, ended_ns=account.ended_ns or at_ns)
             after = replace(before, account=account, left=left, is_open=False)
             await beside.change(group, before, after)
-        return after.told()
+        whole = await account_of(self._database, self._of.data, self._of.layout)
+        found = await told(self._group, whole)
+        return next(each for each in found if each.period == period)
 
     async def _recorded(self, period: Period) -> tuple[int, int]:
         """How many triggers of the period the ledger has, and how many documents stay; 0 where the account says so."""

@@ -24,6 +24,7 @@ from backends.mongodb.schema.create import GroupCollections
 from backends.mongodb.server.facts import Database
 from backends.mongodb.server.lease import position_in
 from schemas.batch import JournalPosition, Layout, Stream
+from schemas.decimation import Decimated
 from schemas.queries import TOTALS
 from schemas.readings import Array
 from schemas.retention import Period
@@ -96,6 +97,18 @@ async def _look(group: GroupReader) -> Array | None:
         row["first_ns"] = await _end_ns(database, of, run, "first_ns", 1)
         row["last_ns"] = await _end_ns(database, of, run, "last_ns", -1)
     return answer
+
+
+async def told(group: GroupReader, account: Account) -> tuple[Decimated, ...]:
+    """What was reduced, without the documents that are there again; those of a period that was dropped are not."""
+    figures = account.figures()
+    nothing: Counter[int] = Counter()
+    return tuple(
+        [
+            each.without(await _there(group, each.again) if key in figures else nothing)
+            for key, each in account.reduced.items()
+        ]
+    )
 
 
 async def _there(group: GroupReader, ids: Array) -> Counter[int]:
