@@ -36,6 +36,8 @@ FIGURES_AT_ONCE = 50_000
 """About so many figures are asked for at once."""
 PIECES = 8
 """In so many pieces the readings of such a part are read."""
+APART_NS = 2 * 3_600_000_000_000
+"""Buckets that are further from each other are asked for apart; none is longer than an hour."""
 LOOKS = 40
 """So often a part is asked for again at most."""
 AGAIN_S = 0.05
@@ -87,8 +89,10 @@ async def known_of(group: GroupReader, account: Reduced, figures: Array) -> tupl
     """What an account has of the buckets and instruments of some figures: valid figures, and `_id`s of all of them."""
     if not len(account.marks):
         return np.empty(0, reduced_dtype(group.of.group)), []
-    low, high = int(figures["time_ns"].min()), int(figures["time_ns"].max())
-    found = await _documents(group, low, high + 1)
+    times = np.unique(figures["time_ns"])
+    # A reading of an array has a bucket by its own clock: what is between it and the others may be years of figures.
+    near = np.split(times, np.flatnonzero(times[1:] > times[:-1] + APART_NS) + 1)
+    found = np.concatenate([await _documents(group, int(each[0]), int(each[-1]) + 1) for each in near])
     there = decode_of(group, found)
     keys = ["time_ns", "instrument"]
     mine = np.isin(there[keys], figures[keys]) & np.isin(_ids(group, found)["mark"], account.marks["mark"])
