@@ -66,7 +66,7 @@ class GroupCollections:
 
         Time series of an instrument and, by the same index, of all of them; one ledger entry by its trigger in any run;
         the newest complete trigger, at once even when an instrument has been dead for a week; triggers after a gap;
-        figures of a stretch of time.
+        figures of a stretch of time, and of one instrument without reading those of the others.
         """
         by_time = {"time_ns": 1} if self.layout is Layout.ARRAYS else {"instrument": 1, "time_ns": 1}
         complete = {"key": {"run": 1, "trigger_id": 1}, "partialFilterExpression": {"complete": True}}
@@ -78,7 +78,7 @@ class GroupCollections:
                 {**complete, "name": f"{self.group.name}_complete"},
                 {**skipped, "name": f"{self.group.name}_skipped"},
             ],
-            self.reduced: [{"key": {"time_ns": 1}, "name": f"{self.group.name}_reduced_time"}],
+            self.reduced: [{"key": {"time_ns": 1, "instrument": 1}, "name": f"{self.group.name}_reduced_time"}],
         }
 
     def description(self, logger: str) -> dict[str, Any]:

@@ -50,6 +50,8 @@ from schemas.retention import Period, are_within, spans_of
 
 log = logging.getLogger(__name__)
 
+STEP_WITHIN_S = 300.0
+"""How long a step of reducing may take at most; one that is ended by this is gone on with."""
 RELEASE_S = 2.0
 """How long closing waits to give a lease back; it lapses by itself."""
 
@@ -79,7 +81,7 @@ class MongodbGroupWriter:
         self._beside = BesidePeriods(collections, self._lease, target=target, timeout_s=timeout_s)
         self._breaks = 0
         self._owns = False
-        self._reducing: Period | None = None
+        self._reducing: list[Period] = []
         self._steps = asyncio.Lock()
         self._turn = asyncio.Lock()
         self._renewing: asyncio.Task[None] | None = None
@@ -162,16 +164,19 @@ class MongodbGroupWriter:
     @asynccontextmanager
     async def reducing(self, period: Period) -> AsyncIterator[None]:
         """While this lasts what comes late for triggers of a period waits for the end of a step."""
-        self._reducing = period
+        self._reducing.append(period)
         try:
             yield
         finally:
-            self._reducing = None
+            self._reducing.remove(period)
 
     @asynccontextmanager
     async def in_step(self) -> AsyncIterator[None]:
-        """A step of reducing: nothing comes late for triggers of that period, and no drop begins."""
-        async with self._steps:
+        """A step of reducing: nothing comes late for triggers of that period, and no drop begins.
+
+        Batches may wait for it: so a server that does not answer ends it.
+        """
+        async with self._steps, asyncio.timeout(STEP_WITHIN_S):
             yield
 
     @asynccontextmanager
@@ -187,9 +192,8 @@ class MongodbGroupWriter:
     @asynccontextmanager
     async def _beside_steps(self, batch: Batch) -> AsyncIterator[None]:
         """Wait for the end of a step where a batch has late readings for arrays of a period that is being reduced."""
-        period = self._reducing
         times = batch.revised["time_ns"][batch.late_of]
-        is_late = period is not None and are_within(spans_of([period]), times).any()
+        is_late = bool(self._reducing) and are_within(spans_of(self._reducing), times).any()
         if is_late and self._collections.layout is Layout.ARRAYS:
             async with self._steps:
                 yield

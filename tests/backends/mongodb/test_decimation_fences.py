@@ -295,3 +295,42 @@ async def test_what_stayed_is_counted_with_its_period(
     gone = sum(done.stored.values())
     assert there.rows == (4 if layout is Layout.ARRAYS else 4 * GROUP.size - 1) - gone
     await see_conserved(store, layout)
+
+
+async def test_a_server_that_does_not_answer_a_step_holds_up_no_late_reading(
+    make: Make, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection is there, and nothing comes."""
+    monkeypatch.setattr("backends.mongodb.writing.writer.STEP_WITHIN_S", 1.0)
+    store = await opened(make(Layout.ARRAYS))
+    await filled(store, GROUP, rng, days=DAYS)
+    period = await period_of(store, GROUP, noon(5))
+    coming: list[asyncio.Task[Any]] = []
+
+    async def hang(_: str) -> None:
+        coming.append(asyncio.create_task(Late(rng, len(DAYS)).commit(store, 1)))
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(20):
+        # Account, attempt, lease, figures of the first step.
+        with before_write(3, hang, monkeypatch), pytest.raises(StoreUnavailable):
+            await reduce(store, period)
+        await coming[0]
+        assert (await reduce(store, period)).readings == 4 * GROUP.size
+    await see_conserved(store, Layout.ARRAYS)
+
+
+async def test_late_readings_wait_for_a_step_of_any_who_reduce_their_period(
+    make: Make, rng: np.random.Generator
+) -> None:
+    store = await opened(make(Layout.ARRAYS))
+    await filled(store, GROUP, rng, days=DAYS)
+    writer, period = store._writers[GROUP.name], await period_of(store, GROUP, noon(5))
+    async with writer.reducing(period):
+        async with writer.reducing(period):
+            pass
+        async with writer.in_step():
+            late = asyncio.create_task(Late(rng, len(DAYS)).commit(store, 1))
+            done, _ = await asyncio.wait([late], timeout=0.5)
+            assert not done
+        await late
