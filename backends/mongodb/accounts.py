@@ -159,6 +159,15 @@ async def account_of(database: Database, group: str, layout: Layout) -> Account:
     )
 
 
+async def reduced_account(database: Database, period: Period, layout: Layout) -> Reduced | None:
+    """Read the account of one period that was reduced; None where there is none, or the period was dropped since."""
+    wanted = {"group": period.group, "name": period.name}
+    found = await database.get_collection(ACCOUNTS).find(wanted).to_list()
+    if any(each["rule"] in RULES for each in found):
+        return None
+    return next((reduced_in(each, layout) for each in found), None)
+
+
 def _fields(period: Period, rule: Rule, begun_ns: int) -> dict[str, Any]:
     return {
         "group": period.group,

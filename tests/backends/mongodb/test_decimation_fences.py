@@ -334,3 +334,18 @@ async def test_late_readings_wait_for_a_step_of_any_who_reduce_their_period(
             done, _ = await asyncio.wait([late], timeout=0.5)
             assert not done
         await late
+
+
+async def test_nothing_is_waited_for_when_all_is_reduced(make: Make, rng: np.random.Generator) -> None:
+    """The pace is that of two ways: there, and back where the room is given back."""
+    store = await opened(make(Layout.ROWS))
+    await filled(store, GROUP, rng, days=DAYS)
+    told: list[float] = []
+
+    async def pace(done: float) -> None:
+        told.append(done)
+
+    period = await period_of(store, GROUP, noon(5))
+    await store.decimate(period, BUCKET, window_ns=0, at_ns=77, pace=pace, patience_s=5)
+    assert told == sorted(told)
+    assert told[-1] == 0.5
