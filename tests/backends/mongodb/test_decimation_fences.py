@@ -15,8 +15,8 @@ from pymongo.asynchronous.database import AsyncDatabase
 from backends.base import StoreError, StoreUnavailable
 from backends.mongodb import MongodbStore
 from backends.mongodb.accounts import ACCOUNTS, account_of
-from backends.mongodb.decimation import reducing
 from backends.mongodb.reading import documents
+from backends.mongodb.reading.counting import ledger_sum
 from schemas.batch import JournalPosition, Layout, Stream
 from schemas.decimation import Every
 from schemas.marks import Mark
@@ -188,14 +188,13 @@ async def test_batches_are_committed_while_the_ledger_of_a_period_is_summed_up(
     period = await period_of(store, GROUP, noon(5))
     readings = readings_of(GROUP, np.array([900]), np.array([noon(1) + 5]), rng)
     batch = batch_of(GROUP, 6, readings, run=5, position=JournalPosition(sequence=6, triggers=21))
-    ledger_sum = reducing.ledger_sum
 
     async def summed(*args: Any) -> int:
         async with asyncio.timeout(5):
             await store.commit(batch)
         return await ledger_sum(*args)
 
-    monkeypatch.setattr(reducing, "ledger_sum", summed)
+    monkeypatch.setattr("backends.mongodb.decimation.reducing.ledger_sum", summed)
     await reduce(store, period)
     await see_conserved(store, Layout.ROWS)
 
