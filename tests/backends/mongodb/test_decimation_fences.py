@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import count
 from typing import Any
 from uuid import uuid4
 
@@ -31,7 +32,7 @@ from tests.backends.mongodb.test_decimation import (
     small_steps,
 )
 from tests.backends.mongodb.test_retention import before_write, see_conserved
-from tests.backends.mongodb.test_unfinished import BOTH, GROUP, Dead, Make, database, make, opened, rng
+from tests.backends.mongodb.test_unfinished import BOTH, GROUP, WRITES, Dead, Make, database, make, opened, rng
 from tests.backends.test_store_decimation import at_once
 from tests.backends.test_store_retention import filled, noon, period_of
 from tests.support.batches import batch_of, readings_of
@@ -70,7 +71,31 @@ class Held:
             yield
         assert self._held
 
+    @contextmanager
+    def number(self, monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[None]:
+        """Hold the so many-th write command."""
+        command, left = AsyncDatabase.command, number
+
+        async def holding(database: Any, name: Any, *args: Any, **options: Any) -> Any:
+            nonlocal left
+            if name in WRITES:
+                left -= 1
+                if left == -1:
+                    self._held.append(lambda: command(database, name, *args, **options))
+                    raise Dead("it does not answer in time")
+            return await command(database, name, *args, **options)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(AsyncDatabase, "command", holding)
+            yield
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there was one."""
+        return bool(self._held)
+
     async def come(self) -> None:
+        """Carry it out."""
         await self._held[0]()
 
 
@@ -348,3 +373,41 @@ async def test_nothing_is_waited_for_when_all_is_reduced(make: Make, rng: np.ran
     await store.decimate(period, BUCKET, window_ns=0, at_ns=77, pace=pace, patience_s=5)
     assert told == sorted(told)
     assert told[-1] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("comes", "takes_over"), [("after-late", False), ("after-late", True), ("after-reducing", False)]
+)
+async def test_any_command_that_comes_late_changes_nothing(
+    make: Make, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, takes_over: bool, comes: str
+) -> None:
+    """Of a step of a period, given up without an answer."""
+    store = await opened(make(Layout.ARRAYS))
+    days = tuple(range(16, 0, -1))
+    await filled(store, GROUP, rng, days=days)
+    monkeypatch.setattr("backends.mongodb.decimation.reducing.STEP_READINGS", 9 * GROUP.size)
+    question = replace(asked(), start_ns=noon(17))
+    expected, late = int((await store.ask(question))["count"].sum()), Late(rng, len(days))
+    for commands, day in zip(count(), days, strict=False):
+        period = await period_of(store, GROUP, noon(day))
+        held = Held()
+        with held.number(monkeypatch, commands), contextlib.suppress(StoreUnavailable):
+            await reduce(store, period)
+        if not held.is_any:
+            break
+        if takes_over:
+            bury(store)
+            store = await opened(make(Layout.ARRAYS))
+        if comes == "after-reducing":
+            await reduce(store, period)
+            await held.come()
+        await late.commit(store, commands + 1)
+        expected += 1
+        if comes == "after-late":
+            await held.come()
+        await see_conserved(store, Layout.ARRAYS, commands)
+        done = await reduce(store, period)
+        assert done.readings == 4 * GROUP.size, commands
+        await see_conserved(store, Layout.ARRAYS, commands)
+        assert int((await store.ask(question))["count"].sum()) == expected, commands
+    assert commands > 6
