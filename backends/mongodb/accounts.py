@@ -3,7 +3,7 @@
 The notice stands in the position's document from the beginning of a drop to its end. Whoever writes documents of that
 time meanwhile names them there first: so what is dropped is what was there at the beginning, and nothing else. The
 account, a document of `dropped`, comes when that was counted: from then on it is counted as dropped, however much of it
-is still there. Of a period that is reduced there is an account from the beginning: `decimation.accounts`.
+is still there. Of a period that is reduced there is an account from the beginning: `reduced`.
 """
 
 from collections import Counter
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from bson import Binary, Int64
 
-from backends.mongodb.decimation.accounts import Reduced, reduced_in
 from backends.mongodb.protocol.formats import no_ids
+from backends.mongodb.reduced import Reduced, reduced_in
 from backends.mongodb.server.facts import Database
 from backends.mongodb.server.lease import NOTICE
 from schemas.batch import Layout

@@ -24,15 +24,15 @@ from bson import Int64
 from backends.base import StoreBusy, StoreError
 from backends.diagnosis.retention import no_such, see_clocks
 from backends.mongodb.accounts import ACCOUNTS, RULES, Notice, account_fields, account_in, account_of, notice_in
-from backends.mongodb.decimation.accounts import Reduced, by_run_of
-from backends.mongodb.decimation.removing import REMOVED_AT_ONCE
 from backends.mongodb.protocol.documents import id_dtype, turned_back
 from backends.mongodb.protocol.formats import data_format, ids_format, no_ids
+from backends.mongodb.protocol.spans import STRETCH, widened, widened_by
 from backends.mongodb.reading import documents
 from backends.mongodb.reading.counting import ledger_sum
 from backends.mongodb.reading.group import GroupReader
+from backends.mongodb.reduced import Reduced, by_run_of
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
-from backends.mongodb.writing.unfinished import STRETCH, widened, widened_by
+from backends.mongodb.writing.removing import REMOVED_AT_ONCE
 from backends.mongodb.writing.writer import MongodbGroupWriter
 from schemas.batch import Layout
 from schemas.readings import Array

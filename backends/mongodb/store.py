@@ -12,7 +12,7 @@ from pymongo import ReadPreference
 from backends.base import GroupLocked, Pace, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError, StoreFacts
 from backends.decimation.late import LateForReduced
 from backends.mongodb.accounts import account_of
-from backends.mongodb.decimation.reducing import MongodbReducing
+from backends.mongodb.decimation import MongodbReducing
 from backends.mongodb.marks import MarkDocuments
 from backends.mongodb.protocol.documents import NotOurDocuments
 from backends.mongodb.reading.activity import ask_view

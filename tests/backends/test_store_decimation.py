@@ -51,9 +51,9 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.postgresql.decimation.STEP_BYTES", 2 * 8192)
     monkeypatch.setattr("backends.mysql.decimation.STEP_READINGS", 130)
     monkeypatch.setattr("backends.sql.decimation.BUCKETS_AT_ONCE", 2)
-    monkeypatch.setattr("backends.mongodb.decimation.reducing.STEP_READINGS", 130)
-    monkeypatch.setattr("backends.mongodb.decimation.reducing.PARTS", 6)
-    monkeypatch.setattr("backends.mongodb.decimation.removing.REMOVED_AT_ONCE", 20)
+    monkeypatch.setattr("backends.mongodb.decimation.STEP_READINGS", 130)
+    monkeypatch.setattr("backends.mongodb.decimation.PARTS", 6)
+    monkeypatch.setattr("backends.mongodb.writing.removing.REMOVED_AT_ONCE", 20)
 
 
 async def at_once(done: float) -> None:

@@ -66,8 +66,8 @@ async def see_it_end(store: Any, before: Array, filling: Filling) -> None:
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.postgresql.decimation.STEP_BYTES", 2 * 8192)
     monkeypatch.setattr("backends.mysql.decimation.STEP_READINGS", 200)
-    monkeypatch.setattr("backends.mongodb.decimation.reducing.STEP_READINGS", 100)
-    monkeypatch.setattr("backends.mongodb.decimation.reducing.PARTS", 1)
+    monkeypatch.setattr("backends.mongodb.decimation.STEP_READINGS", 100)
+    monkeypatch.setattr("backends.mongodb.decimation.PARTS", 1)
 
 
 async def test_the_daemon_is_killed_while_it_reduces(server: ThrowawayServer, schema: str, rng: random.Random) -> None:

@@ -19,12 +19,12 @@ from backends.base import Partition
 from backends.columns.partitions import FUTURE_NS, PAST_NS, UNITS, PartitionUnit, partition_of
 from backends.columns.partitions import Partition as Stretch
 from backends.mongodb.accounts import Account, account_of
-from backends.mongodb.decimation.accounts import Reduced
 from backends.mongodb.protocol.documents import DocumentFormat, id_bytes, number
 from backends.mongodb.protocol.formats import data_format, ledger_format
 from backends.mongodb.reading import documents
 from backends.mongodb.reading.group import GroupReader
 from backends.mongodb.reading.snapshot import LEAST_NS, TOGETHER
+from backends.mongodb.reduced import Reduced
 from schemas.batch import Layout
 from schemas.decimation import figures_bytes
 from schemas.readings import Array, InstrumentGroup

@@ -22,11 +22,11 @@ from backends.decimation.across import Stretch, in_steps, parts_of
 from backends.decimation.answers import figures_across, means_across
 from backends.decimation.figures import figures_of, together
 from backends.mongodb.accounts import account_of
-from backends.mongodb.decimation.accounts import Reduced
 from backends.mongodb.protocol.documents import USER_DEFINED, figure_id_dtype
 from backends.mongodb.protocol.formats import data_format, decode_readings, decode_reduced, no_ids, reduced_format
 from backends.mongodb.reading import documents
 from backends.mongodb.reading.group import CHUNK_BYTES, GroupReader
+from backends.mongodb.reduced import Reduced
 from schemas.batch import Layout
 from schemas.decimation import reduced_dtype
 from schemas.queries import Figures, Means, WindowReadings

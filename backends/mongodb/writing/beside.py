@@ -10,15 +10,15 @@ from backends.base import StoreBusy, StoreUnavailable
 from backends.columns.filling import Columns
 from backends.diagnosis.retention import dropped_meanwhile
 from backends.mongodb.accounts import ACCOUNTS, RULES, Notice, account_in, stored_ids
-from backends.mongodb.decimation.accounts import Reduced, changing_fields, reduced_in, whole_document
-from backends.mongodb.decimation.removing import remove_going
 from backends.mongodb.protocol.formats import data_format, encode_arrays, encode_rows, no_ids
 from backends.mongodb.reading.documents import by_ids
 from backends.mongodb.reading.group import GroupReader
+from backends.mongodb.reduced import Reduced, changing_fields, reduced_in, whole_document
 from backends.mongodb.schema.create import GroupCollections
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
 from backends.mongodb.server.facts import Database, Server
 from backends.mongodb.server.lease import Lease
+from backends.mongodb.writing.removing import remove_going
 from schemas.batch import Batch, Durability, Layout
 from schemas.readings import Array
 from schemas.retention import Period, are_within, spans_of

@@ -19,6 +19,7 @@ from bson.raw_bson import RawBSONDocument
 from backends.columns.stored import MISSING_OFFSET, STORED_DTYPES
 from backends.mongodb.protocol.documents import id_bytes, number
 from backends.mongodb.protocol.formats import encode_ledger, entries_dtype
+from backends.mongodb.protocol.spans import STRETCH
 from backends.mongodb.reading import documents
 from backends.mongodb.reading.group import GroupReader
 from backends.mongodb.server.errors import check_answer
@@ -32,7 +33,6 @@ CHANGES = 50
 ends, and waits for ever for the one after the last."""
 
 KEY = np.dtype([("run", "<i4"), ("trigger", "<i8")])
-STRETCH = np.dtype([("run", "<i4"), ("first", "<i8"), ("last", "<i8")])
 
 T = TypeVar("T")
 
@@ -97,23 +97,6 @@ def stretches(keys: Array) -> Array:
     found["run"], found["first"] = keys["run"][begins], keys["trigger"][begins]
     found["last"] = keys["trigger"][np.concatenate([begins[1:], [len(keys)]])[: len(begins)] - 1]
     return found
-
-
-def widened(known: Array, runs: Array, triggers: Array) -> Array:
-    """The first and the last trigger of each run, of what is known and of others: `STRETCH`, a row a run."""
-    runs = np.concatenate([known["run"], known["run"], runs])
-    triggers = np.concatenate([known["first"], known["last"], triggers])
-    found = np.empty(len(np.unique(runs)), STRETCH)
-    for row, run in zip(found, np.unique(runs), strict=True):
-        mine = triggers[runs == run]
-        row["run"], row["first"], row["last"] = run, mine.min(), mine.max()
-    return found
-
-
-def widened_by(known: Array, more: Array) -> Array:
-    """The same of two such answers."""
-    runs, triggers = np.concatenate([more["run"], more["run"]]), np.concatenate([more["first"], more["last"]])
-    return widened(known, runs, triggers)
 
 
 async def take_out(group: GroupReader, note: Unfinished, target: str) -> None:

@@ -12,9 +12,9 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from backends.base import StoreBusy, StoreError, StoreUnavailable
 from backends.mongodb import MongodbStore
-from backends.mongodb.decimation.removing import remove
 from backends.mongodb.protocol.formats import data_format
 from backends.mongodb.reading import documents
+from backends.mongodb.writing.removing import remove
 from schemas.batch import JournalPosition, Layout
 from schemas.decimation import Bucket, Every
 from schemas.queries import LedgerTail, Means
@@ -37,9 +37,9 @@ MOST = 25
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two triggers or two readings a step, and a command for each."""
-    monkeypatch.setattr("backends.mongodb.decimation.reducing.STEP_READINGS", 2 * GROUP.size)
-    monkeypatch.setattr("backends.mongodb.decimation.reducing.PARTS", 1)
-    monkeypatch.setattr("backends.mongodb.decimation.removing.REMOVED_AT_ONCE", 9)
+    monkeypatch.setattr("backends.mongodb.decimation.STEP_READINGS", 2 * GROUP.size)
+    monkeypatch.setattr("backends.mongodb.decimation.PARTS", 1)
+    monkeypatch.setattr("backends.mongodb.writing.removing.REMOVED_AT_ONCE", 9)
 
 
 def asked(step_ns: int = BUCKET.ns) -> Means:

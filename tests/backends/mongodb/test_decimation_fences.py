@@ -153,7 +153,7 @@ async def test_a_step_that_counts_only_later_takes_no_late_reading_with_it(
 ) -> None:
     store = await opened(make(layout))
     await filled(store, GROUP, rng, days=DAYS)
-    monkeypatch.setattr("backends.mongodb.decimation.reducing.STEP_READINGS", 9 * GROUP.size)
+    monkeypatch.setattr("backends.mongodb.decimation.STEP_READINGS", 9 * GROUP.size)
     question = replace(asked(), start_ns=noon(6))
     before = int((await store.ask(question))["count"].sum())
     period = await period_of(store, GROUP, noon(5))
@@ -189,7 +189,7 @@ async def test_who_could_not_make_the_attempts_its_own_does_so_before_it_writes(
     """It has the lease by then."""
     first = await opened(make(Layout.ARRAYS))
     await filled(first, GROUP, rng, days=DAYS)
-    monkeypatch.setattr("backends.mongodb.decimation.reducing.STEP_READINGS", 9 * GROUP.size)
+    monkeypatch.setattr("backends.mongodb.decimation.STEP_READINGS", 9 * GROUP.size)
     period = await period_of(first, GROUP, noon(5))
     held = Held()
     with held.first(monkeypatch, counts_a_step), pytest.raises(StoreUnavailable):
@@ -219,7 +219,7 @@ async def test_batches_are_committed_while_the_ledger_of_a_period_is_summed_up(
             await store.commit(batch)
         return await ledger_sum(*args)
 
-    monkeypatch.setattr("backends.mongodb.decimation.reducing.ledger_sum", summed)
+    monkeypatch.setattr("backends.mongodb.decimation.ledger_sum", summed)
     await reduce(store, period)
     await see_conserved(store, Layout.ROWS)
 
@@ -385,7 +385,7 @@ async def test_any_command_that_comes_late_changes_nothing(
     store = await opened(make(Layout.ARRAYS))
     days = tuple(range(16, 0, -1))
     await filled(store, GROUP, rng, days=days)
-    monkeypatch.setattr("backends.mongodb.decimation.reducing.STEP_READINGS", 9 * GROUP.size)
+    monkeypatch.setattr("backends.mongodb.decimation.STEP_READINGS", 9 * GROUP.size)
     question = replace(asked(), start_ns=noon(17))
     expected, late = int((await store.ask(question))["count"].sum()), Late(rng, len(days))
     for commands, day in zip(count(), days, strict=False):

@@ -24,8 +24,6 @@ from backends.base import Pace, StoreBusy
 from backends.decimation.figures import figures_of, together
 from backends.diagnosis.retention import no_such, see_clocks
 from backends.mongodb.accounts import account_of, reduced_account
-from backends.mongodb.decimation.accounts import MARK, Reduced, begun, by_run_of
-from backends.mongodb.decimation.removing import REMOVED_AT_ONCE, remove
 from backends.mongodb.marks import MarkDocuments
 from backends.mongodb.protocol.documents import id_dtype, turned_back
 from backends.mongodb.protocol.formats import (
@@ -36,13 +34,16 @@ from backends.mongodb.protocol.formats import (
     no_ids,
     reduced_format,
 )
+from backends.mongodb.protocol.spans import widened
 from backends.mongodb.reading import documents
 from backends.mongodb.reading.counting import ledger_sum, told
 from backends.mongodb.reading.group import GroupReader
 from backends.mongodb.reading.reduced import known_of
+from backends.mongodb.reduced import MARK, Reduced, begun, by_run_of
 from backends.mongodb.server.errors import check_answer
 from backends.mongodb.writing.putting import Put
-from backends.mongodb.writing.unfinished import new_mark, widened
+from backends.mongodb.writing.removing import REMOVED_AT_ONCE, remove
+from backends.mongodb.writing.unfinished import new_mark
 from backends.mongodb.writing.writer import MongodbGroupWriter
 from schemas.batch import Layout
 from schemas.decimation import Bucket, Decimated, Every, How

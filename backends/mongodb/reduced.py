@@ -16,7 +16,7 @@ from bson import Binary, Int64
 from backends.base import StoreError
 from backends.mongodb.protocol.documents import id_dtype
 from backends.mongodb.protocol.formats import no_ids
-from backends.mongodb.writing.unfinished import STRETCH
+from backends.mongodb.protocol.spans import STRETCH
 from schemas.batch import Layout
 from schemas.decimation import Decimated, How, how_of
 from schemas.readings import Array
