@@ -179,10 +179,9 @@ class MongodbReducing:
 
     async def _all(self, reduced: Reduced, window_ns: int, at_ns: int, pace: Pace) -> Decimated:
         period = reduced.period
-        half = 1.0 if reduced.account.ended_ns is not None else 0.5
-        await self._pass(period, window_ns, lambda done: pace(half * done))
-        # There is no room to give back, which would take the other half of the time.
-        await pace(half)
+        # There is no room to give back: each reading is read and removed, and that is all of the way.
+        await self._pass(period, window_ns, pace)
+        await pace(1.0)
         # Beside the batches: all of the period's ledger is read, and all that stays.
         triggers, left = await self._recorded(period)
         async with self._writer.in_step(), self._writer.between_batches() as (group, beside, _):

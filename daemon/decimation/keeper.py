@@ -256,7 +256,7 @@ async def _reduced_patiently(store: Decimating, reduction: PlannedReduction, pac
             patience_s=patience_s,
         )
 
-    return await patiently(once, f"{period.name} of group {period.group} cannot be reduced: its table is always in use")
+    return await patiently(once, f"{period.name} of group {period.group} cannot be reduced")
 
 
 def _reducing(reduction: PlannedReduction, paced: Paced) -> ReducingPeriod:

@@ -108,7 +108,7 @@ class RetentionKeeper(Looking):
                 return
             try:
                 await self._drop(drop, PATIENCE_S[min(tries, len(PATIENCE_S) - 1)])
-            except StoreBusy:
+            except StoreBusy as error:
                 tries += 1
                 # Until the next try it stays what it is: what comes late for it is stored.
                 await self._look_at_account()
@@ -116,7 +116,7 @@ class RetentionKeeper(Looking):
                     await pauses.pause()
                     continue
                 name, group = drop.period.name, drop.period.group
-                in_use = f"{name} of group {group} cannot be dropped: its table is always in use"
+                in_use = f"{name} of group {group} cannot be dropped: {error}"
                 self._refused |= {(group, rule): in_use for rule in Rule}
             except StoreError as error:
                 # A partition whose disk is not there is as unavailable as a database, which the next look at the

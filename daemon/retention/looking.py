@@ -31,21 +31,22 @@ TOUCHED_FIRST_NS, TOUCHED_MOST_NS = 600_000_000_000, 86_400_000_000_000
 A = TypeVar("A")
 
 
-async def patiently(act: Callable[[float], Awaitable[A]], always: str) -> A:
+async def patiently(act: Callable[[float], Awaitable[A]], otherwise: str) -> A:
     """Act, and again after a pause while others are in the way; act gets how long they may wait behind it, in s.
 
-    always: what to say where they always are.
+    otherwise: what to say where they always are, before what it was in the end.
 
     Raises:
         StoreBusy: they always are.
     """
-    pauses = Backoff(AGAIN_FIRST_S, AGAIN_MOST_S)
+    pauses, last = Backoff(AGAIN_FIRST_S, AGAIN_MOST_S), ""
     for attempt in range(TRIES):
         try:
             return await act(PATIENCE_S[min(attempt, len(PATIENCE_S) - 1)])
-        except StoreBusy:
+        except StoreBusy as error:
+            last = str(error)
             await pauses.pause()
-    raise StoreBusy(always)
+    raise StoreBusy(f"{otherwise}: {last}")
 
 
 class LeftAlone:

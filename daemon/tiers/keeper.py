@@ -341,7 +341,7 @@ async def moved_patiently(store: Tiered, move: PlannedMove, pace: Pace) -> None:
     def once(patience_s: float) -> Awaitable[None]:
         return store.move(period, place, pace=pace, patience_s=patience_s)
 
-    await patiently(once, f"{period.name} of group {period.group} cannot be moved: its table is always in use")
+    await patiently(once, f"{period.name} of group {period.group} cannot be moved")
 
 
 def _moving(move: PlannedMove, paced: Paced) -> MovingPeriod:
