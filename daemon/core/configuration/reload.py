@@ -67,9 +67,9 @@ RELOADABLE = frozenset(
     }
 )
 """Fields that change while the daemon runs; each other one needs a restart."""
-IDENTITY = ("name", "tablespace", "directory")
+IDENTITY = ("name", "tablespace", "directory", "kind", "host", "port")
 """Fields that say which one of a list a section is: what the file says of another is not for it."""
-TOGETHER = {"groups": ("retention", "decimation"), "tiers": ("tiering",)}
+TOGETHER = {"groups": ("retention", "decimation"), "tiers": ("tiering",), "sources": ()}
 """Lists, and the sections that are meant for what is in them: where others are in a list it needs a restart, and so do
 these. Days that are for all groups may have been those of one, which the file now gives to it alone."""
 
@@ -194,6 +194,9 @@ def _are_others(old: Config, new: Config, listed: str) -> bool:
     before, after = (
         [[getattr(each, name, None) for name in IDENTITY] for each in getattr(of, listed)] for of in (old, new)
     )
+    if listed == "sources":
+        # One is known by its place: with another port it is the same, but where that was the port of another.
+        return any(each != was and each in before for was, each in zip(before, after, strict=False))
     return before != after
 
 

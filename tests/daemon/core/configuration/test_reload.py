@@ -94,6 +94,16 @@ def test_what_is_kept_of_a_group_is_never_what_the_file_says_of_another(old: str
     assert applicable(before, same) == same
 
 
+def test_limits_of_a_source_are_never_those_of_another() -> None:
+    inside, outside = (
+        f'[[sources]]\nkind = "tcp"\nport = {port}\nmax_connections = {most}\n' for port, most in ((81, 8), (82, 900))
+    )
+    before, after = parse_config(BASE + inside + outside), parse_config(BASE + outside + inside)
+    assert applicable(before, after).sources == before.sources
+    less = parse_config(BASE + inside.replace("= 8\n", "= 4\n") + outside)
+    assert applicable(before, less) == less
+
+
 FAST, SLOW, TAPE = (f'[[tiers]]\nname = "{name}"\n' for name in ("fast", "slow", "tape"))
 IN_SLOW, IN_TAPE, IN_SSD = (f'tablespace = "{name}"\n' for name in ("slow", "tape", "ssd"))
 ACCESS = "[tiering]\npolicy = 'access'\n"
