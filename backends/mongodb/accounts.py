@@ -20,7 +20,7 @@ from backends.mongodb.server.facts import Database
 from backends.mongodb.server.lease import NOTICE
 from schemas.batch import Layout
 from schemas.readings import Array
-from schemas.retention import Dropped, Period, Rule
+from schemas.retention import Dropped, Period, Rule, Span
 
 ACCOUNTS = "dropped"
 """The collection of accounts."""
@@ -146,11 +146,14 @@ class Account(NamedTuple):
         return {key: each for key, each in self.reduced.items() if each.period not in gone}
 
 
-async def account_of(database: Database, group: str, layout: Layout) -> Account:
-    """Read what is written down of a group's periods."""
+async def account_of(database: Database, group: str, layout: Layout, within: Span | None = None) -> Account:
+    """Read what is written down of a group's periods. within: of those that are a part of this alone."""
     # The position first: what is counted or ends in between is then found in both, or in the accounts.
     position = await database.get_collection("positions").find_one({"_id": group})
-    found = await database.get_collection(ACCOUNTS).find({"group": group}).sort("start_ns").to_list()
+    wanted: dict[str, Any] = {"group": group}
+    if within is not None:
+        wanted |= {"start_ns": {"$lt": Int64(within.end_ns)}, "end_ns": {"$gt": Int64(within.start_ns)}}
+    found = await database.get_collection(ACCOUNTS).find(wanted).sort("start_ns").to_list()
     return Account(
         position,
         notice_in(position, layout),

@@ -31,7 +31,9 @@ from schemas.batch import Layout
 from schemas.decimation import reduced_dtype
 from schemas.queries import Figures, Means, WindowReadings
 from schemas.readings import Array
+from schemas.retention import Span
 
+LEAST_NS, MOST_NS = -(2**63), 2**63 - 1
 FIGURES_AT_ONCE = 50_000
 """About so many figures are asked for at once."""
 PIECES = 8
@@ -68,8 +70,9 @@ async def answer(group: GroupReader, query: Means | Figures, raw: Callable[[Mean
         StoreBusy: one step of reducing came after the other.
     """
     instrument = query.instrument if isinstance(query, Figures) else None
+    times = query.start_ns, query.end_ns
     for _ in range(LOOKS):
-        before = await _account(group)
+        before = await _account(group, *times)
         known = [each.account for each in before.values()]
 
         async def of_stretch(stretch: Stretch) -> Array:
@@ -80,7 +83,7 @@ async def answer(group: GroupReader, query: Means | Figures, raw: Callable[[Mean
         else:
             found = await means_across(query, known, group.of.layout, raw=raw, of_stretch=of_stretch)
         # Of a period that was begun since, the readings were asked for alone.
-        if before.keys() == (await _account(group)).keys():
+        if before.keys() == (await _account(group, *times)).keys():
             return found
     raise _always_reduced(group)
 
@@ -190,13 +193,13 @@ class _Stretched:
         # A server that uses no index reads all of its documents for each.
         wanted = [*_pieces(start_ns, end_ns, PIECES if group.server.uses_indexes else 1)]
         pieces: list[_Piece] = []
-        now = await _account(group)
+        now = await _account(group, start_ns, end_ns)
         for _ in range(LOOKS):
             for low, high in reversed(wanted):
                 pieces.append(await self._piece(low, high, now))
-                now = await _account(group)
+                now = await _account(group, start_ns, end_ns)
             found = await _figures_between(group, now.values(), start_ns, end_ns, self._instrument)
-            last, now = now, await _account(group)
+            last, now = now, await _account(group, start_ns, end_ns)
             kept = [each for each in pieces if each.is_as_before(now, group.of.layout)]
             if _steps(last) == _steps(now) and len(kept) == len(pieces):
                 steps = in_steps(found, self._of, self._stretch.step_ns)
@@ -231,8 +234,13 @@ def _pieces(start_ns: int, end_ns: int, count: int) -> Iterator[tuple[int, int]]
     return ((low, high) for low, high in pairwise(ends) if low < high)
 
 
-async def _account(group: GroupReader) -> Account:
-    return (await account_of(group.database, group.of.data, group.of.layout)).figures()
+async def _account(group: GroupReader, start_ns: int = LEAST_NS, end_ns: int = MOST_NS) -> Account:
+    """The accounts of periods that may have readings of a stretch of time: of years there are thousands."""
+    layout = group.of.layout
+    if layout is Layout.ARRAYS:
+        start_ns, end_ns = slack(start_ns, end_ns)
+    within = Span(start_ns=start_ns, end_ns=end_ns)
+    return (await account_of(group.database, group.of.data, layout, within)).figures()
 
 
 def _steps(account: Account) -> dict[str, tuple[int, int]]:
