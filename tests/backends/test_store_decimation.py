@@ -53,7 +53,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.sql.decimation.BUCKETS_AT_ONCE", 2)
     monkeypatch.setattr("backends.mongodb.decimation.STEP_READINGS", 130)
     monkeypatch.setattr("backends.mongodb.decimation.PARTS", 6)
-    monkeypatch.setattr("backends.mongodb.writing.removing.REMOVED_AT_ONCE", 20)
+    monkeypatch.setattr("backends.mongodb.writing.removing.REMOVED_AT_ONCE", 70)
 
 
 async def at_once(done: float) -> None:

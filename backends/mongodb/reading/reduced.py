@@ -36,6 +36,8 @@ from schemas.retention import Span
 LEAST_NS, MOST_NS = -(2**63), 2**63 - 1
 FIGURES_AT_ONCE = 50_000
 """About so many figures are asked for at once."""
+WITHOUT_INDEX = 20
+"""So many times as many of a server that uses no index: it reads all that there is for each question."""
 PIECES = 8
 """In so many pieces the readings of such a part are read."""
 APART_NS = 2 * 3_600_000_000_000
@@ -184,7 +186,8 @@ class _Stretched:
 
     async def figures(self) -> Array:
         """All of it: `reduced_dtype(group)`, by time and instrument."""
-        buckets = FIGURES_AT_ONCE // (self._of.size if self._instrument is None else 1)
+        at_once = FIGURES_AT_ONCE * (1 if self._group.server.uses_indexes else WITHOUT_INDEX)
+        buckets = at_once // (self._of.size if self._instrument is None else 1)
         parts = [await self._part(*ends) for ends in parts_of(self._stretch, buckets)]
         return await asyncio.to_thread(together, parts, self._of)
 

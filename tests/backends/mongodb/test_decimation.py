@@ -294,7 +294,7 @@ async def test_a_command_that_comes_late_removes_no_reading_that_came_since(
     await see_conserved(store, Layout.ARRAYS)
 
 
-@BOTH
+@pytest.mark.parametrize("layout", [Layout.ARRAYS])
 async def test_a_period_that_is_dropped_is_not_reduced_any_more(
     make: Make, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, layout: Layout
 ) -> None:
