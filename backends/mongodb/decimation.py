@@ -14,7 +14,6 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import UTC
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,22 +24,21 @@ from backends.decimation.figures import figures_of, together
 from backends.diagnosis.retention import no_such, see_clocks
 from backends.mongodb.accounts import account_of, reduced_account
 from backends.mongodb.marks import MarkDocuments
-from backends.mongodb.protocol.documents import id_dtype, turned_back
 from backends.mongodb.protocol.formats import (
     data_format,
     decode_readings,
     encode_reduced,
-    ids_format,
     no_ids,
     reduced_format,
 )
-from backends.mongodb.protocol.spans import widened
+from backends.mongodb.protocol.spans import widened_by_ids
 from backends.mongodb.reading import documents
 from backends.mongodb.reading.counting import ledger_sum, told
 from backends.mongodb.reading.group import GroupReader
 from backends.mongodb.reading.reduced import known_of
 from backends.mongodb.reduced import MARK, Reduced, begun, by_run_of
 from backends.mongodb.server.errors import check_answer
+from backends.mongodb.server.facts import server_ns
 from backends.mongodb.writing.putting import Put
 from backends.mongodb.writing.removing import REMOVED_AT_ONCE, remove
 from backends.mongodb.writing.unfinished import new_mark
@@ -115,8 +113,7 @@ class MongodbReducing:
         raise AssertionError
 
     async def _begin(self, period: Period, how: How, at_ns: int) -> None:
-        local = (await self._database.command("hello"))["localTime"]
-        see_clocks(at_ns, int(local.replace(tzinfo=UTC).timestamp()) * 1_000_000_000)
+        see_clocks(at_ns, await server_ns(self._database))
         within = documents.readings_of_period(period, self._of.group, self._of.layout, self._group.server)
         account = await account_of(self._database, self._of.data, self._of.layout)
         was_dropped = any(each.period == period for each in account.accounts.values())
@@ -205,12 +202,10 @@ class MongodbReducing:
         if reduced.account.reduced_ns is not None:
             return 0, 0
         within = documents.readings_of_period(period, self._of.group, self._of.layout, self._group.server)
-        form, left, spans = ids_format(self._of.layout), 0, reduced.spans
-        async with aclosing(documents.batches(self._group.data, within, form, fields={"_id": 1})) as found:
-            async for batch in found:
-                ids = np.ascontiguousarray(form.columns(form.parse(batch))["_id"])
-                keys = ids.view(id_dtype(reading=self._of.layout is Layout.ROWS))
-                spans = widened(spans, keys["run"], turned_back(keys["trigger"]))
+        left, spans = 0, reduced.spans
+        async with aclosing(self._group.ids(within)) as found:
+            async for ids in found:
+                spans = widened_by_ids(spans, ids)
                 left += len(ids)
         return await ledger_sum(self._group, period, spans, 1), left
 
@@ -236,10 +231,13 @@ class MongodbReducing:
         found = await self._read(before, low, end, window_ns)
         if not len(found.documents):
             return found
-        after = self._after(before, found.documents, low, end)
+        readings = decode_readings(found.documents.tobytes(), self._of.group, self._of.layout)
+        after = replace(
+            self._after(before, found.documents, len(readings)), low_ns=low, high_ns=max(before.high_ns, end)
+        )
         others: list[Any] = []
         if isinstance(before.account.how, Bucket):
-            others = await self._write_figures(before, after, found.documents, before.account.how.ns)
+            others = await self._write_figures(before, after, readings, before.account.how.ns)
         async with self._writer.between_batches() as (group, beside, now):
             if now != breaks:
                 raise _TakenOut(f"a batch of group {period.group} was taken out while {period.name} was reduced")
@@ -262,15 +260,14 @@ class MongodbReducing:
         every = self._form.parse(data)
         return _Found(every[: self._at_once], len(every) <= self._at_once)
 
-    def _after(self, before: Reduced, found: Array, low: int, end: int) -> Reduced:
-        """The account when the documents are reduced."""
+    def _after(self, before: Reduced, found: Array, readings: int) -> Reduced:
+        """The account when the documents, with so many readings, are reduced."""
         account, columns = before.account, self._form.columns(found)
         ids = np.ascontiguousarray(columns["_id"])
         is_again = np.isin(ids, before.again)
         stored = {**account.stored}
         for run, count in by_run_of(ids[~is_again]).items():
             stored[run] = stored.get(run, 0) + count
-        keys = ids.view(id_dtype(reading=self._of.layout is Layout.ROWS))
         marks = before.marks.copy()
         marks["last"][-1] = before.step + 1
         return replace(
@@ -278,25 +275,20 @@ class MongodbReducing:
             account=replace(
                 account,
                 stored=stored,
-                readings=account.readings + len(self._readings(found)),
+                readings=account.readings + readings,
                 size_bytes=account.size_bytes + int((~is_again).sum()) * self._form.width,
             ),
             step=before.step + 1,
-            low_ns=low,
-            high_ns=max(before.high_ns, end),
             marks=marks,
             going=ids,
             again=np.setdiff1d(before.again, ids),
-            spans=widened(before.spans, keys["run"], turned_back(keys["trigger"])),
+            spans=widened_by_ids(before.spans, ids),
         )
 
-    def _readings(self, found: Array) -> Array:
-        return decode_readings(found.tobytes(), self._of.group, self._of.layout)
-
-    async def _write_figures(self, before: Reduced, after: Reduced, found: Array, bucket_ns: int) -> list[Any]:
-        """Write what documents are reduced to; `_id`s of the figures whose place that takes."""
+    async def _write_figures(self, before: Reduced, after: Reduced, readings: Array, bucket_ns: int) -> list[Any]:
+        """Write what readings are reduced to; `_id`s of the figures whose place that takes."""
         group = self._of.group
-        figures = await asyncio.to_thread(lambda: figures_of(self._readings(found), group, bucket_ns))
+        figures = await asyncio.to_thread(figures_of, readings, group, bucket_ns)
         if not len(figures):
             return []
         there, others = await known_of(self._group, before, figures)

@@ -14,7 +14,7 @@ import numpy as np
 from bson import Binary, Int64
 
 from backends.base import StoreError
-from backends.mongodb.protocol.documents import id_dtype
+from backends.mongodb.protocol.documents import keys_of
 from backends.mongodb.protocol.formats import no_ids
 from backends.mongodb.protocol.spans import STRETCH
 from schemas.batch import Layout
@@ -76,12 +76,8 @@ class Reduced:
 
 def by_run_of(ids: Array) -> Counter[int]:
     """How many `_id`s there are, by run."""
-    runs = ids.view(_keys(ids))["run"]
+    runs = keys_of(ids)["run"]
     return Counter(dict(zip(*(each.tolist() for each in np.unique(runs, return_counts=True)), strict=True)))
-
-
-def _keys(ids: Array) -> np.dtype[Any]:
-    return id_dtype(reading=ids.dtype.itemsize == id_dtype(reading=True).itemsize)
 
 
 def begun(period: Period, how: How, at_ns: int, layout: Layout) -> Reduced:

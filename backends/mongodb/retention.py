@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
-from datetime import UTC
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,14 +23,14 @@ from bson import Int64
 from backends.base import StoreBusy, StoreError
 from backends.diagnosis.retention import no_such, see_clocks
 from backends.mongodb.accounts import ACCOUNTS, RULES, Notice, account_fields, account_in, account_of, notice_in
-from backends.mongodb.protocol.documents import id_dtype, turned_back
-from backends.mongodb.protocol.formats import data_format, ids_format, no_ids
-from backends.mongodb.protocol.spans import STRETCH, widened, widened_by
+from backends.mongodb.protocol.formats import data_format, no_ids
+from backends.mongodb.protocol.spans import STRETCH, widened_by, widened_by_ids
 from backends.mongodb.reading import documents
 from backends.mongodb.reading.counting import ledger_sum
 from backends.mongodb.reading.group import GroupReader
 from backends.mongodb.reduced import Reduced, by_run_of
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
+from backends.mongodb.server.facts import server_ns
 from backends.mongodb.writing.removing import REMOVED_AT_ONCE
 from backends.mongodb.writing.writer import MongodbGroupWriter
 from schemas.batch import Layout
@@ -62,7 +61,6 @@ class MongodbDropping:
         self._writer = writer
         self._concern = concern
         self._target = target
-        self._ids = ids_format(self._of.layout)
 
     async def drop(self, period: Period, rule: Rule, at_ns: int) -> Dropped:
         """Drop a period, or go on where that was begun; see `backends.base.Store.drop`."""
@@ -97,8 +95,7 @@ class MongodbDropping:
             begun = replace(begun, rule=account.rule, begun_ns=account.begun_ns)
         else:
             if rule is Rule.AGE:
-                local = (await self._database.command("hello"))["localTime"]
-                see_clocks(at_ns, int(local.replace(tzinfo=UTC).timestamp()) * 1_000_000_000)
+                see_clocks(at_ns, await server_ns(self._database))
             is_there = await self._group.data.find_one(self._within(period), {"_id": 1}) is not None
             if not is_there and await self._reduced(period) is None:
                 raise no_such(period)
@@ -144,9 +141,8 @@ class MongodbDropping:
         spans = np.empty(0, STRETCH)
         async with aclosing(self._what_goes(notice)) as found:
             async for ids in found:
-                keys = ids.view(id_dtype(reading=self._of.layout is Layout.ROWS))
                 stored += by_run_of(ids[~np.isin(ids, again)])
-                spans = widened(spans, keys["run"], turned_back(keys["trigger"]))
+                spans = widened_by_ids(spans, ids)
         return _Counted(stored, spans)
 
     async def _remove(self, notice: Notice) -> bool:
@@ -170,9 +166,8 @@ class MongodbDropping:
     async def _what_goes(self, notice: Notice) -> AsyncGenerator[Array, None]:
         """The `_id`s of what was there of a period when it began; void, shape (n,), as they come."""
         within = self._within(notice.period)
-        async with aclosing(documents.batches(self._group.data, within, self._ids, fields={"_id": 1})) as found:
-            async for batch in found:
-                ids = np.ascontiguousarray(self._ids.columns(self._ids.parse(batch))["_id"])
+        async with aclosing(self._group.ids(within)) as found:
+            async for ids in found:
                 kept = await self._kept(notice)
                 yield ids[~np.isin(ids, kept)] if len(kept) else ids
 

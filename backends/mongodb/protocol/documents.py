@@ -243,6 +243,11 @@ def id_dtype(*, reading: bool) -> np.dtype[Any]:
     return np.dtype([*fields, ("instrument", ">u2")] if reading else fields)
 
 
+def keys_of(ids: Array) -> Array:
+    """See `_id`s of readings' documents, void, as what they are made of: `id_dtype`."""
+    return ids.view(id_dtype(reading=ids.dtype.itemsize == id_dtype(reading=True).itemsize))
+
+
 @lru_cache
 def figure_id_dtype() -> np.dtype[Any]:
     """What the `_id` of figures is made of, big-endian: those of an attempt lie together, in order of time.

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from backends.mongodb.protocol.documents import keys_of, turned_back
 from schemas.readings import Array
 
 STRETCH = np.dtype([("run", "<i4"), ("first", "<i8"), ("last", "<i8")])
@@ -16,6 +17,12 @@ def widened(known: Array, runs: Array, triggers: Array) -> Array:
         mine = triggers[runs == run]
         row["run"], row["first"], row["last"] = run, mine.min(), mine.max()
     return found
+
+
+def widened_by_ids(known: Array, ids: Array) -> Array:
+    """The same of the `_id`s of readings' documents (void, shape (n,))."""
+    keys = keys_of(ids)
+    return widened(known, keys["run"], turned_back(keys["trigger"]))
 
 
 def widened_by(known: Array, more: Array) -> Array:

@@ -14,6 +14,7 @@ from backends.mongodb.protocol.formats import (
     decode_entries,
     decode_ledger,
     decode_readings,
+    ids_format,
     ledger_format,
 )
 from backends.mongodb.reading import documents
@@ -75,6 +76,13 @@ class GroupReader:
         form = data_format(self.of.group, self.of.layout)
         found = await documents.found(self.data, filter_, form, sort, most)
         return decode_readings(found, self.of.group, self.of.layout)
+
+    async def ids(self, filter_: documents.Filter) -> AsyncGenerator[Array, None]:
+        """Find the `_id`s of readings' documents, some at a time; void, shape (n,)."""
+        form = ids_format(self.of.layout)
+        async with aclosing(documents.batches(self.data, filter_, form, fields={"_id": 1})) as batches:
+            async for batch in batches:
+                yield np.ascontiguousarray(form.columns(form.parse(batch))["_id"])
 
     async def chunks(self, filter_: documents.Filter, sort: documents.Sort = ()) -> AsyncGenerator[Array, None]:
         """Find readings, some at a time; `answer_dtype(group)`."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC
 from typing import Any
 
 import pymongo
@@ -95,6 +96,12 @@ async def ask_server(database: Database) -> Server:
         is_writable=bool(hello.get("isWritablePrimary", True)),
         settings=_settings(status, options.get("parsed", {}).get("storage", {}).get("journal", {})),
     )
+
+
+async def server_ns(database: Database) -> int:
+    """The server's clock, to the second; UTC, ns."""
+    local = (await database.command("hello"))["localTime"]
+    return int(local.replace(tzinfo=UTC).timestamp()) * 1_000_000_000
 
 
 def _version_of(version: object) -> str:

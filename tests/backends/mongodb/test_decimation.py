@@ -50,8 +50,8 @@ async def reduce(store: MongodbStore, period: Period, how: Bucket | Every = BUCK
     return await store.decimate(period, how, window_ns=0, at_ns=at_ns, pace=at_once, patience_s=5)
 
 
-def bury(store: MongodbStore) -> None:
-    """The dead give nothing back."""
+def end_with_lease(store: MongodbStore) -> None:
+    """The store is used no more, and has not given the lease back."""
     store._writers[GROUP.name]._lease.is_held = False
 
 
@@ -100,7 +100,7 @@ async def test_a_kill_before_any_command_loses_and_doubles_nothing(
                 break
             except StoreUnavailable:
                 pass
-        bury(store)
+        end_with_lease(store)
         store = await opened(make(layout))
         await see_conserved(store, layout, commands)
         if how is BUCKET:
@@ -176,7 +176,7 @@ async def test_who_was_held_up_reduces_nothing_when_another_has_taken_over(
         if not others:
             break
         expected += 1
-        bury(first)
+        end_with_lease(first)
         first = others[0]
         await see_conserved(first, layout, commands)
         assert int((await first.ask(question))["count"].sum()) == expected, commands
@@ -339,7 +339,7 @@ async def test_figures_of_an_attempt_that_ended_are_removed_by_the_next(
     figures = database.get_collection(f"{GROUP.name}_reduced")
     assert await figures.count_documents({}) > 0
     assert len(await store.reduced(GROUP, period.start_ns, period.end_ns)) == 0
-    bury(store)
+    end_with_lease(store)
     store = await opened(make(Layout.ROWS))
     await reduce(store, period)
     assert await figures.count_documents({}) == len(await store.reduced(GROUP, period.start_ns, period.end_ns))

@@ -27,7 +27,7 @@ from tests.backends.mongodb.test_decimation import (
     DAYS,
     Late,
     asked,
-    bury,
+    end_with_lease,
     reduce,
     small_steps,
 )
@@ -122,7 +122,7 @@ async def test_two_that_begin_a_period_at_once_have_one_account(
 
     with before_write(0, take_over, monkeypatch), contextlib.suppress(StoreError):
         await reduce(first, period, at_ns=77)
-    bury(first)
+    end_with_lease(first)
     assert [each["begun_ns"] for each in await accounts_of(others[0])] == [78]
     await see_conserved(others[0], layout)
 
@@ -137,7 +137,7 @@ async def test_who_begins_an_attempt_late_takes_no_late_reading_out_of_the_accou
     held = Held()
     with held.first(monkeypatch, begins_an_attempt), pytest.raises(StoreUnavailable):
         await reduce(first, period)
-    bury(first)
+    end_with_lease(first)
     second = await opened(make(Layout.ARRAYS))
     await Late(rng, len(DAYS)).commit(second, 1)
     await see_conserved(second, Layout.ARRAYS, "before")
@@ -194,7 +194,7 @@ async def test_who_could_not_make_the_attempts_its_own_does_so_before_it_writes(
     held = Held()
     with held.first(monkeypatch, counts_a_step), pytest.raises(StoreUnavailable):
         await reduce(first, period)
-    bury(first)
+    end_with_lease(first)
     other = make(Layout.ARRAYS)
     with before_write(1, die, monkeypatch), pytest.raises(StoreUnavailable):
         await other._writers[GROUP.name].position(Stream.JOURNAL)
@@ -396,7 +396,7 @@ async def test_any_command_that_comes_late_changes_nothing(
         if not held.is_any:
             break
         if takes_over:
-            bury(store)
+            end_with_lease(store)
             store = await opened(make(Layout.ARRAYS))
         if comes == "after-reducing":
             await reduce(store, period)
