@@ -15,7 +15,7 @@ import numpy as np
 from bson import Binary, Int64
 
 from backends.mongodb.protocol.formats import no_ids
-from backends.mongodb.reduced import Reduced, reduced_in
+from backends.mongodb.reduced import Reduced, ids_in, reduced_in
 from backends.mongodb.server.facts import Database
 from backends.mongodb.server.lease import NOTICE
 from schemas.batch import Layout
@@ -24,6 +24,11 @@ from schemas.retention import Dropped, Period, Rule, Span
 
 ACCOUNTS = "dropped"
 """The collection of accounts."""
+ACCOUNT_INDEXES: list[dict[str, Any]] = [
+    {"key": {"group": 1, "start_ns": 1}, "name": "dropped_time"},
+    {"key": {"group": 1}, "name": "dropped_open", "partialFilterExpression": {"is_open": True}},
+]
+"""Of a stretch of time, and of the few that are being reduced: each question for readings asks for these."""
 RULES = tuple(rule.value for rule in Rule)
 """What `rule` of an account is where a limit of retention dropped the period; else it says how that was reduced."""
 NUMBERS = ("triggers", "readings", "missing", "skipped", "size_bytes")
@@ -169,6 +174,14 @@ async def reduced_account(database: Database, period: Period, layout: Layout) ->
     if any(each["rule"] in RULES for each in found):
         return None
     return next((reduced_in(each, layout) for each in found), None)
+
+
+async def going_documents(database: Database, group: str, layout: Layout) -> Array:
+    """`_id`s of documents that a step has reduced and that may still be there; void, shape (n,)."""
+    # Only an attempt that is under way, or was when its daemon ended, has any: an index has these alone.
+    wanted = {"group": group, "is_open": True}
+    found = await database.get_collection(ACCOUNTS).find(wanted, {"going": 1}).to_list()
+    return ids_in((each["going"] for each in found), layout)
 
 
 def _fields(period: Period, rule: Rule, begun_ns: int) -> dict[str, Any]:

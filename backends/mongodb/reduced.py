@@ -161,14 +161,15 @@ def reduced_in(found: Mapping[str, Any], layout: Layout) -> Reduced:
         turn=int(found["turn"]),
         marks=np.frombuffer(found["marks"], MARK),
         is_open=bool(found["is_open"]),
-        going=_ids([found["going"]], layout),
-        again=np.unique(_ids(found["again"], layout)),
+        going=ids_in([found["going"]], layout),
+        again=np.unique(ids_in(found["again"], layout)),
         spans=np.frombuffer(found["spans"], STRETCH),
         left=int(found["left"]),
     )
 
 
-def _ids(parts: Iterable[bytes], layout: Layout) -> Array:
+def ids_in(parts: Iterable[bytes], layout: Layout) -> Array:
+    """`_id`s that are stored together, part by part; void, shape (n,)."""
     none = no_ids(layout)
     return np.concatenate([none, *(np.frombuffer(part, none.dtype) for part in parts)])
 

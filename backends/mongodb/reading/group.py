@@ -73,8 +73,18 @@ class GroupReader:
 
     async def readings(self, filter_: documents.Filter, sort: documents.Sort = (), most: int = 0) -> Array:
         """Find readings, all at once, of `most` documents at most; `answer_dtype(group)`."""
-        form = data_format(self.of.group, self.of.layout)
-        found = await documents.found(self.data, filter_, form, sort, most)
+        return self.decoded(await self.found(filter_, sort, most))
+
+    async def found(self, filter_: documents.Filter, sort: documents.Sort = (), most: int = 0) -> bytearray:
+        """Find documents of readings, all at once, `most` at most."""
+        return await documents.found(self.data, filter_, data_format(self.of.group, self.of.layout), sort, most)
+
+    def decoded(self, found: bytes | bytearray, without: Array | None = None) -> Array:
+        """Readings of documents, without those of some `_id`s (void, shape (n,)); `answer_dtype(group)`."""
+        if without is not None and len(without):
+            form = data_format(self.of.group, self.of.layout)
+            every = form.parse(found)
+            found = every[~np.isin(form.columns(every)["_id"], without)].tobytes()
         return decode_readings(found, self.of.group, self.of.layout)
 
     async def ids(self, filter_: documents.Filter) -> AsyncGenerator[Array, None]:
@@ -88,7 +98,7 @@ class GroupReader:
         """Find readings, some at a time; `answer_dtype(group)`."""
         async with aclosing(self._batches(filter_, sort)) as batches:
             async for batch in batches:
-                yield decode_readings(batch, self.of.group, self.of.layout)
+                yield self.decoded(batch)
 
     async def triggers(
         self, filter_: documents.Filter, sort: documents.Sort
@@ -99,7 +109,7 @@ class GroupReader:
             async for batch in batches:
                 times = form.columns(form.parse(batch))["time_ns"]
                 if len(times):
-                    yield int(times.min()), decode_readings(batch, self.of.group, self.of.layout)
+                    yield int(times.min()), self.decoded(batch)
 
     def _batches(self, filter_: documents.Filter, sort: documents.Sort) -> AsyncGenerator[bytes, None]:
         form = data_format(self.of.group, self.of.layout)

@@ -7,7 +7,9 @@ import numpy as np
 from backends.columns.reductions import reducer_of
 from backends.columns.stored import SLACK_NS
 from backends.columns.windows import between, in_order, rows_to_know, see_not_too_large, within
-from backends.mongodb.protocol.formats import arrays_format, decode_readings
+from backends.mongodb.accounts import going_documents
+from backends.mongodb.protocol.documents import keys_of
+from backends.mongodb.protocol.formats import arrays_format
 from backends.mongodb.reading import documents, reduced
 from backends.mongodb.reading.counting import totals
 from backends.mongodb.reading.group import GroupReader
@@ -96,16 +98,30 @@ class MongodbQuestions(Questions):
         if query.most < 1:
             return np.empty(0, answer_dtype(query.group))
         if self._group.of.layout is Layout.ARRAYS:
-            return await _elements(self._group, query)
+            return await _elements(self._group, query, await self._going())
+        going = await self._going()
+        own = int(np.count_nonzero(keys_of(going)["instrument"] == query.instrument))
         filter_, sort = documents.readings_of_instrument(query)
-        return (await self._group.readings(filter_, sort, query.most))[::-1]
+        found = await self._group.found(filter_, sort, query.most + own)
+        return self._group.decoded(found, going)[: query.most][::-1]
 
     async def _window(self, query: WindowReadings) -> Array:
         layout = self._group.of.layout
         wanted = documents.readings_in_window(query, layout, self._group.server)
-        readings = await self._group.readings(wanted, most=rows_to_know(query, layout) or 0)
+        going = await self._going()
+        found = await self._group.found(wanted, most=rows_to_know(query, layout) or 0)
+        readings = self._group.decoded(found)
         see_not_too_large(readings, query, layout)
+        if len(going):
+            readings = self._group.decoded(found, going)
         return in_order(within(readings, query, layout))
+
+    async def _going(self) -> Array:
+        """`_id`s of what was reduced before the question, and is perhaps still there.
+
+        Of questions that are put beside figures: what is in these is then not found as a reading as well.
+        """
+        return await going_documents(self._group.database, self._group.of.data, self._group.of.layout)
 
     async def _triggers(self, query: TriggersReadings) -> Array:
         parts = [np.empty(0, answer_dtype(query.group))]
@@ -122,14 +138,14 @@ class MongodbQuestions(Questions):
         return await snapshot(self._group, query)
 
 
-async def _elements(group: GroupReader, query: InstrumentReadings) -> Array:
+async def _elements(group: GroupReader, query: InstrumentReadings, going: Array) -> Array:
     """One instrument's readings from whole documents, which come newest first until there are enough."""
     form, parts, count = arrays_format(group.of.group), [np.empty(0, answer_dtype(group.of.group))], 0
     triggers = documents.triggers_around(query.start_ns, query.end_ns)
     whole = documents.batches(group.data, triggers, form, documents.LATEST_FIRST, enough=query.most)
     async with aclosing(whole) as batches:
         async for batch in batches:
-            readings = decode_readings(batch, group.of.group, group.of.layout)
+            readings = group.decoded(batch, going)
             mine = readings[readings["instrument"] == query.instrument]
             parts.append(between(mine, query.start_ns, query.end_ns))
             count += len(parts[-1])

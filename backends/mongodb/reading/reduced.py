@@ -23,7 +23,7 @@ from backends.decimation.answers import figures_across, means_across
 from backends.decimation.figures import figures_of, together
 from backends.mongodb.accounts import account_of
 from backends.mongodb.protocol.documents import USER_DEFINED, figure_id_dtype
-from backends.mongodb.protocol.formats import data_format, decode_readings, decode_reduced, no_ids, reduced_format
+from backends.mongodb.protocol.formats import data_format, decode_reduced, no_ids, reduced_format
 from backends.mongodb.reading import documents
 from backends.mongodb.reading.group import CHUNK_BYTES, GroupReader
 from backends.mongodb.reduced import Reduced
@@ -222,10 +222,7 @@ class _Stretched:
         wanted, enough = documents.readings_in_window(window, layout, group.server), CHUNK_BYTES // form.width
         async with aclosing(documents.batches(group.data, wanted, form, enough=max(1, enough))) as batches:
             async for batch in batches:
-                found = form.parse(batch)
-                if len(going):
-                    found = found[~np.isin(form.columns(found)["_id"], going)]
-                readings = between(decode_readings(found.tobytes(), of, layout), low, high)
+                readings = between(group.decoded(batch, going), low, high)
                 if self._instrument is not None:
                     readings = readings[readings["instrument"] == self._instrument]
                 figures = together([figures, figures_of(readings, of, self._stretch.step_ns)], of)

@@ -13,6 +13,7 @@ from pymongo.errors import OperationFailure
 from backends.base import SchemaMismatch, StoreError
 from backends.columns.stored import STORED_DTYPES
 from backends.diagnosis.schema import Stored, difference
+from backends.mongodb.accounts import ACCOUNT_INDEXES, ACCOUNTS
 from backends.mongodb.protocol.documents import array_bytes, number
 from backends.mongodb.schema.views import readings_view
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
@@ -174,6 +175,8 @@ async def create_or_check(
     there = set(await database.list_collection_names())
     if "marks" not in there:
         await create_collection(database, {"create": "marks"})
+    if server.uses_indexes:
+        await database.command("createIndexes", ACCOUNTS, indexes=ACCOUNT_INDEXES)
     for wanted in groups:
         await _complete(database, wanted, there, server)
 

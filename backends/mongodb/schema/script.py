@@ -6,6 +6,7 @@ from typing import Any
 
 from bson import Int64
 
+from backends.mongodb.accounts import ACCOUNT_INDEXES, ACCOUNTS
 from backends.mongodb.schema.create import GroupCollections
 from backends.mongodb.schema.views import readings_view
 from backends.mongodb.server.facts import OLDEST
@@ -33,6 +34,8 @@ def _statements(
     yield f"db = db.getSiblingDB({_text(schema)});"
     yield "// Marks: events that people noted."
     yield _unless_there("marks", {})
+    yield "// Accounts of periods that were dropped or reduced."
+    yield _indexed(ACCOUNTS, ACCOUNT_INDEXES)
     for name, group in groups.items():
         wanted = GroupCollections(group=group, layout=layouts[name])
         of = f"{group.size} instruments, layout {wanted.layout}"
@@ -41,7 +44,7 @@ def _statements(
         for collection in wanted.all:
             yield _unless_there(collection, {})
         for collection, indexes in wanted.indexes().items():
-            yield f"db.runCommand({_text({'createIndexes': collection, 'indexes': indexes})});"
+            yield _indexed(collection, indexes)
         yield _unless_there(wanted.view, readings_view(group, wanted.layout))
         yield _upsert("positions", name, first_position(logger))
     yield (
@@ -52,6 +55,10 @@ def _statements(
 
 def _upsert(collection: str, name: str, update: dict[str, Any]) -> str:
     return f"db.{collection}.updateOne({_text({'_id': name})}, {_text(update)}, {{upsert: true}});"
+
+
+def _indexed(collection: str, indexes: list[dict[str, Any]]) -> str:
+    return f"db.runCommand({_text({'createIndexes': collection, 'indexes': indexes})});"
 
 
 def _unless_there(name: str, options: dict[str, Any]) -> str:

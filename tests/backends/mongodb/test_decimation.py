@@ -17,7 +17,7 @@ from backends.mongodb.reading import documents
 from backends.mongodb.writing.removing import remove
 from schemas.batch import JournalPosition, Layout
 from schemas.decimation import Bucket, Every
-from schemas.queries import LedgerTail, Means
+from schemas.queries import InstrumentReadings, LedgerTail, Means, WindowReadings
 from schemas.readings import Array
 from schemas.retention import Period, Rule
 from tests.backends.mongodb.test_retention import before_write, see_conserved
@@ -55,6 +55,22 @@ def end_with_lease(store: MongodbStore) -> None:
     store._writers[GROUP.name]._lease.is_held = False
 
 
+async def window_of(store: MongodbStore) -> Array:
+    found: Array = await store.ask(WindowReadings(group=GROUP, start_ns=0, end_ns=noon(0)))
+    return found
+
+
+async def see_each_once(store: MongodbStore, stored: int, period: Period) -> None:
+    """See that what is found, of all instruments or of one, and what was reduced are all that was stored."""
+    found = await window_of(store)
+    reduced = sum(each.readings for each in (await store.decimated())[GROUP.name])
+    assert len(found) + reduced == stored
+    own = np.sort(found["time_ns"][(found["instrument"] == 1) & (found["time_ns"] < period.end_ns)])
+    for most in (2, stored):
+        query = InstrumentReadings(group=GROUP, instrument=1, start_ns=0, end_ns=period.end_ns, most=most)
+        assert (await store.ask(query))["time_ns"].tolist() == own[-most:].tolist()
+
+
 class Late:
     """What was missing of the last trigger of a day comes."""
 
@@ -88,6 +104,7 @@ async def test_a_kill_before_any_command_loses_and_doubles_nothing(
     await filled(store, GROUP, rng, days=tuple(range(MOST, 0, -1)))
     question = replace(asked(), start_ns=noon(MOST + 1))
     before = await store.ask(question)
+    stored = len(await window_of(store))
     for commands, day in zip(count(), range(MOST, 0, -1), strict=False):
         period = await period_of(store, GROUP, noon(day))
 
@@ -103,6 +120,7 @@ async def test_a_kill_before_any_command_loses_and_doubles_nothing(
         end_with_lease(store)
         store = await opened(make(layout))
         await see_conserved(store, layout, commands)
+        await see_each_once(store, stored, period)
         if how is BUCKET:
             same_means(await store.ask(question), before, GROUP)
         done = await reduce(store, period, how)

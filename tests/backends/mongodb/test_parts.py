@@ -17,6 +17,7 @@ from bson.timestamp import Timestamp
 from backends.base import BatchRejected, StoreError, StoreUnavailable
 from backends.columns.stored import MISSING_OFFSET
 from backends.mongodb import schema_statements
+from backends.mongodb.accounts import ACCOUNT_INDEXES, ACCOUNTS
 from backends.mongodb.protocol.documents import (
     BINARY,
     DOUBLE,
@@ -319,7 +320,7 @@ def test_the_script_makes_all_of_it(layout: Layout) -> None:
     assert script[1] == 'db = db.getSiblingDB("db1");'
     for name in (wanted.data, wanted.ledger, wanted.view):
         assert f'includes("{name}")) db.runCommand({{"create": "{name}"' in text
-    for collection, indexes in wanted.indexes().items():
+    for collection, indexes in {**wanted.indexes(), ACCOUNTS: ACCOUNT_INDEXES}.items():
         assert f'"createIndexes": "{collection}", "indexes": {json.dumps(indexes)}' in text
     assert f'NumberLong("{MISSING_OFFSET}")' in text or layout is Layout.ROWS
     assert json.dumps(wanted.description("main")) in text
