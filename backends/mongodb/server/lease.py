@@ -34,6 +34,8 @@ LOOK_S = 0.2
 
 NOTE = "unfinished"
 """The field of a batch that is being written."""
+MARK, GIVEN_UP = f"{NOTE}.mark", f"{NOTE}.given_up"
+"""What of it tells one batch from another, and that it is being taken out."""
 NOTICE = "dropping"
 """The field of a period that is being dropped."""
 
@@ -114,36 +116,50 @@ class Lease:
             await self._lost(database)
 
     async def note(
-        self, database: Database, stream: Stream, found: JournalPosition, note: dict[str, Any] | None
+        self, database: Database, stream: Stream, found: JournalPosition, note: dict[str, Any]
     ) -> JournalPosition | None:
-        """Write down what a batch is about to change, or that nothing is changed any more; the answer as `move`."""
+        """Write down what a batch is about to change, where nothing else is noted; the answer as `move`."""
         # Without waiting for its log: what is written after it stands behind it there.
-        return await self._replace(database, stream, found, {NOTE: note}, {"w": 1})
+        return await self._replace(database, stream, found, {NOTE: None}, {NOTE: note}, {"w": 1})
+
+    async def give_up(self, database: Database, mark: int) -> bool:
+        """Give a batch up, by the mark of its note: from now on it moves no position. False where its note is gone.
+
+        Before it is taken out: a command that moved the position, and that had no answer, may still be on its way.
+        """
+        return await self._update(database, {"owner": self._owner, MARK: Int64(mark)}, {GIVEN_UP: True})
+
+    async def end_note(self, database: Database, mark: int) -> None:
+        """Write down that nothing of a batch is left, unless its note is gone."""
+        await self._update(database, {"owner": self._owner, MARK: Int64(mark)}, {NOTE: None})
 
     async def move(
-        self, database: Database, batch: Batch, found: JournalPosition, concern: dict[str, Any]
+        self, database: Database, batch: Batch, found: JournalPosition, mark: int, concern: dict[str, Any]
     ) -> JournalPosition | None:
-        """Write the position, and take the note away; the answer is None.
+        """Write the position, and take the note away, which has this mark; the answer is None.
 
-        Unless it is another by now than the one that was found: then nothing is written, and the answer is that one.
-        So a command that was given up and comes late does nothing.
+        Unless it is another by now than the one that was found, or the note is gone or given up: then nothing is
+        written, and the answer is the position that is there. So a command that was given up and comes late does
+        nothing, whether its batch is there by then, was taken out, or is written again.
 
         Raises:
             GroupLocked: another daemon has taken the lease.
             PositionGone: the document was not there.
         """
         values = {_field(batch.stream, name): _stored(value) for name, value in asdict(batch.position).items()}
-        return await self._replace(database, batch.stream, found, {**values, NOTE: None}, concern)
+        noted = {MARK: Int64(mark), GIVEN_UP: None}
+        return await self._replace(database, batch.stream, found, noted, {**values, NOTE: None}, concern)
 
     async def _replace(
         self,
         database: Database,
         stream: Stream,
         found: JournalPosition,
+        noted: dict[str, Any],
         values: dict[str, Any],
         concern: dict[str, Any],
     ) -> JournalPosition | None:
-        expected = {"owner": self._owner, **_expected(stream, found)}
+        expected = {"owner": self._owner, **_expected(stream, found), **noted}
         if await self._update(database, expected, values, concern):
             return None
         return position_in(await self.document(database), stream)

@@ -120,9 +120,10 @@ class MongodbGroupWriter:
             if is_committed(found, batch):
                 return
             concern = server.write_concern(batch.durability, self._timeout_s)
-            other = await self._put_documents(database, server, batch, concern)
+            mark = new_mark()
+            other = await self._put_documents(database, server, batch, concern, mark)
             if other is None:
-                other = await self._lease.move(database, batch, found, concern)
+                other = await self._lease.move(database, batch, found, mark, concern)
             if other is not None and not is_committed(other, batch):
                 raise StoreUnavailable(f"the position of group {batch.group.name!r} was changed by somebody else")
             self._positions[batch.stream] = other or batch.position
@@ -132,7 +133,7 @@ class MongodbGroupWriter:
         async with self._beside_steps(batch), self._session() as (database, server):
             if not is_committed(self._positions[batch.stream], batch):
                 concern = server.write_concern(batch.durability, self._timeout_s)
-                await self._put_documents(database, server, batch, concern)
+                await self._put_documents(database, server, batch, concern, new_mark())
                 await self._look(database, server)
 
     async def dropping(self) -> Notice | None:
@@ -207,21 +208,25 @@ class MongodbGroupWriter:
     async def _look(self, database: Database, server: Server) -> None:
         """Read the positions; what a batch that did not end has left is taken out."""
         found = await self._lease.document(database)
-        positions = {stream: position_in(found, stream) for stream in Stream}
-        if found.get(NOTE):
+        while found.get(NOTE):
             note = unfinished_in(found[NOTE], self._collections.group)
-            await self._take_out(self._reader(database, server), note)
-            await self._lease.note(database, Stream.JOURNAL, positions[Stream.JOURNAL], None)
+            if await self._lease.give_up(database, note.mark):
+                await self._take_out(self._reader(database, server), note)
+                await self._lease.end_note(database, note.mark)
+                break
+            # A command that moved the position, and that had no answer, was carried out just now.
+            found = await self._lease.document(database)
+        positions = {stream: position_in(found, stream) for stream in Stream}
         self._positions, self._beside.notice = positions, notice_in(found, self._collections.layout)
 
     async def _put_documents(
-        self, database: Database, server: Server, batch: Batch, concern: dict[str, Any]
+        self, database: Database, server: Server, batch: Batch, concern: dict[str, Any], mark: int
     ) -> JournalPosition | None:
         """Note what is going to change, write readings and ledger; another position where it is not the one found."""
         await self._lease.keep(database)
         reader = self._reader(database, server)
         await self._beside.see_late(reader, batch)
-        note = await self._note(reader, batch)
+        note = await self._note(reader, batch, mark)
         other = await self._lease.note(database, batch.stream, self._positions[batch.stream], note.fields())
         if other is not None:
             return other
@@ -235,14 +240,14 @@ class MongodbGroupWriter:
             await self._put(put, batch, note.mark)
         return None
 
-    async def _note(self, reader: GroupReader, batch: Batch) -> Unfinished:
+    async def _note(self, reader: GroupReader, batch: Batch, mark: int) -> Unfinished:
         revised = np.empty(0, entries_dtype(batch.group.size))
         if len(batch.revised):
             keys = keys_of(batch.revised)
             there = await reader.entries(stretches(keys))
             revised = there[are_among(there["row"], batch.revised)]
         triggers = stretches(keys_of(ledger_rows(batch)))
-        return Unfinished(mark=new_mark(), triggers=triggers, revised=revised)
+        return Unfinished(mark=mark, triggers=triggers, revised=revised)
 
     def _reader(self, database: Database, server: Server) -> GroupReader:
         return GroupReader(database=database, server=server, of=self._collections, logger=self._logger)

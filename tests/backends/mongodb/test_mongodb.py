@@ -356,7 +356,7 @@ async def test_the_position_never_goes_back(
     await store.commit(batch_of(group, 5, some(group, 1, 1, rng)))
     lease: Lease = store._writers["bpm"]._lease
     late = batch_of(group, 3, some(group, 1, 1, rng))
-    there = await lease.move(database, late, JournalPosition(sequence=2), {"w": 1})
+    there = await lease.move(database, late, JournalPosition(sequence=2), 7, {"w": 1})
     assert there == await store.position("bpm") == JournalPosition(sequence=5)
 
 
