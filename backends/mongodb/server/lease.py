@@ -120,7 +120,7 @@ class Lease:
     ) -> JournalPosition | None:
         """Write down what a batch is about to change, where nothing else is noted; the answer as `move`."""
         # Without waiting for its log: what is written after it stands behind it there.
-        return await self._replace(database, stream, found, {NOTE: None}, {NOTE: note}, {"w": 1})
+        return await self._replace(database, stream, found, noted={NOTE: None}, values={NOTE: note}, concern={"w": 1})
 
     async def give_up(self, database: Database, mark: int) -> bool:
         """Give a batch up, by the mark of its note: from now on it moves no position. False where its note is gone.
@@ -146,15 +146,19 @@ class Lease:
             GroupLocked: another daemon has taken the lease.
             PositionGone: the document was not there.
         """
-        values = {_field(batch.stream, name): _stored(value) for name, value in asdict(batch.position).items()}
+        values: dict[str, Any] = {
+            _field(batch.stream, name): _stored(value) for name, value in asdict(batch.position).items()
+        }
         noted = {MARK: Int64(mark), GIVEN_UP: None}
-        return await self._replace(database, batch.stream, found, noted, {**values, NOTE: None}, concern)
+        values |= {NOTE: None}
+        return await self._replace(database, batch.stream, found, noted=noted, values=values, concern=concern)
 
     async def _replace(
         self,
         database: Database,
         stream: Stream,
         found: JournalPosition,
+        *,
         noted: dict[str, Any],
         values: dict[str, Any],
         concern: dict[str, Any],
