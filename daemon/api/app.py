@@ -1,11 +1,12 @@
 """The application: its routes, and what holds for all of them."""
 
+import logging
 from functools import partial
 
 from fastapi import FastAPI, Request, Response
 from fastapi_offline import FastAPIOffline
 
-from backends.base import StoreUnavailable
+from backends.base import StoreError, StoreUnavailable
 from daemon.api.alarms import alarms_routes
 from daemon.api.control import control_routes
 from daemon.api.document import OTHERWISE, described
@@ -32,6 +33,8 @@ from daemon.web.errors import handle_errors, problem_answer
 from daemon.web.headers import SecurityHeaders
 from daemon.web.strictness import NOTHING_UNASKED
 from schemas.api.problem import Problem
+
+log = logging.getLogger(__name__)
 
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
@@ -81,6 +84,7 @@ def make_app(service: ApiService, *, token: str, reads_freely: bool) -> FastAPI:
     app.openapi = partial(described, app.openapi)  # type: ignore[method-assign]
     handle_errors(app)
     app.exception_handler(StoreUnavailable)(_store_away)
+    app.exception_handler(StoreError)(_store_refuses)
     for routes in ROUTES:
         app.include_router(routes(service), dependencies=[NOTHING_UNASKED])
     app.add_middleware(OrderLog, events=service.events, data=frozenset({INTERVALS, BLOCK}))
@@ -92,3 +96,9 @@ def make_app(service: ApiService, *, token: str, reads_freely: bool) -> FastAPI:
 async def _store_away(_: Request, error: Exception) -> Response:
     fix = "try again later; the daemon tries the database again by itself"
     return problem_answer(503, Problem(detail=f"the database is away: {error}", fix=fix))
+
+
+async def _store_refuses(request: Request, error: Exception) -> Response:
+    log.error("%s %s: the database refuses: %s", request.method, request.url.path, error)
+    fix = "see that the database is as triggerlog made it, and that its login has its rights: `triggerlog check-config`"
+    return problem_answer(500, Problem(detail=f"the database refuses: {error}", fix=fix))

@@ -119,7 +119,7 @@ def readings_routes(service: ApiService) -> APIRouter:
             raise ApiError(
                 404, detail, f"ask /api/v1/groups/{of.name}/ledger/{trigger}, which is kept", field="trigger"
             )
-        if not len(found) and _is_decimated(service, of, row):
+        if not len(found) and await _is_decimated(service, of, row):
             detail = f"the readings of trigger {trigger} in run {row['run']} of group {of.name} were reduced"
             fix = f"ask /api/v1/groups/{of.name}/ledger/{trigger}, which is kept"
             raise ApiError(404, detail, fix, field="trigger")
@@ -201,7 +201,7 @@ def readings_routes(service: ApiService) -> APIRouter:
         """What the ledger says of one trigger: expected, arrived, late, duplicates, and which were missing."""
         asked = group_of(service, group)
         row = await _ledger_row(service, asked, trigger, run)
-        is_dropped, is_decimated = _is_dropped(service, asked, row), _is_decimated(service, asked, row)
+        is_dropped, is_decimated = _is_dropped(service, asked, row), await _is_decimated(service, asked, row)
         return json_answer(ledger_answer(asked, row, is_dropped=is_dropped, is_decimated=is_decimated), times)
 
     return routes
@@ -239,8 +239,8 @@ def _is_dropped(service: ApiService, group: InstrumentGroup, row: Any) -> bool:
     return service.pipelines[group.name].dropped.concern(np.atleast_1d(row["time_ns"]))
 
 
-def _is_decimated(service: ApiService, group: InstrumentGroup, row: Any) -> bool:
-    return bool(are_within(service.decimation.spans(group.name), np.atleast_1d(row["time_ns"])).any())
+async def _is_decimated(service: ApiService, group: InstrumentGroup, row: Any) -> bool:
+    return bool(are_within(await service.decimation.spans_now(group.name), np.atleast_1d(row["time_ns"])).any())
 
 
 async def _newest_of_all(service: ApiService, group: InstrumentGroup) -> TriggerReadings | None:

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import numpy as np
@@ -15,7 +17,7 @@ import pytest
 import websockets
 from prometheus_client.parser import text_string_to_metric_families
 
-from backends.base import DurabilityInForce, Partition, Store, StoreFacts, StoreUnavailable
+from backends.base import DurabilityInForce, Partition, Store, StoreError, StoreFacts, StoreUnavailable
 from backends.ending import end_tasks
 from daemon.alarms import AlarmKeeper
 from daemon.api import ApiServer
@@ -39,6 +41,7 @@ from schemas.api.storage import Storage
 from schemas.batch import Batch, Durability
 from schemas.config import Config
 from schemas.readings import InstrumentGroup
+from schemas.retention import Span
 from schemas.states import DaemonState
 from tests.support.batches import batch_of
 from tests.support.pipelines import Logger, eventually, logging_to_memory
@@ -73,6 +76,7 @@ class Service:
     alarms: AlarmKeeper
     marks: MarkKeeper
     decimation: DecimationKeeper
+    tiers: Any = None
     folders: OpenedFolders | None = None
 
     def announce_run(self, epoch: int) -> dict[str, int | None]:
@@ -540,6 +544,41 @@ async def test_a_wrong_request_is_answered_with_the_fix(path: str, code: int, sa
         answer = await api.client.get(path)
         assert answer.status_code == code
         assert said in str(Problem.model_validate_json(answer.content))
+
+
+async def test_what_was_reduced_is_said_before_decimation_has_looked_for_the_first_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with served() as api:
+        await api.commit(9)
+
+        async def spans_now(_: str) -> tuple[Span, ...]:
+            return (Span(start_ns=time_of(9), end_ns=time_of(10)),)
+
+        monkeypatch.setattr(api.service.decimation, "spans_now", spans_now)
+        assert not api.service.decimation.spans("bpm")
+        assert (await api.client.get("/api/v1/groups/bpm/ledger/9")).json()["decimated"]
+
+
+async def test_what_the_database_refuses_is_said_and_not_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    async with served() as api:
+        await api.commit(9)
+        refusal = StoreError("documents are not as this store writes them")
+        api.logger.store.fail_with(refusal)
+        for path in ("newest", "ledger/9", "triggers/9", "readings?instrument=1"):
+            answer = await api.client.get(f"/api/v1/groups/bpm/{path}")
+            said = "the database refuses: documents are not as this store writes them"
+            assert (answer.status_code, answer.json()["detail"]) == (500, said), path
+
+        async def order(*_: str) -> None:
+            raise refusal
+
+        api.service.tiers = SimpleNamespace(order=order)
+        answer = await api.client.post(
+            "/api/v1/tiers/move", json={"group": "bpm", "partition": "d20260101", "tier": "slow"}, headers=WITH_TOKEN
+        )
+        assert (answer.status_code, answer.json()["detail"]) == (500, said)
+    assert not any(record.exc_info for record in caplog.records)
 
 
 async def test_database_away_is_said_and_not_a_traceback() -> None:
