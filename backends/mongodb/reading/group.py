@@ -94,11 +94,13 @@ class GroupReader:
             async for batch in batches:
                 yield np.ascontiguousarray(form.columns(form.parse(batch))["_id"])
 
-    async def chunks(self, filter_: documents.Filter, sort: documents.Sort = ()) -> AsyncGenerator[Array, None]:
-        """Find readings, some at a time; `answer_dtype(group)`."""
+    async def chunks(
+        self, filter_: documents.Filter, sort: documents.Sort = (), *, without: Array | None = None
+    ) -> AsyncGenerator[Array, None]:
+        """Find readings, some at a time, without those of some `_id`s; `answer_dtype(group)`."""
         async with aclosing(self._batches(filter_, sort)) as batches:
             async for batch in batches:
-                yield self.decoded(batch)
+                yield self.decoded(batch, without)
 
     async def triggers(
         self, filter_: documents.Filter, sort: documents.Sort

@@ -52,11 +52,13 @@ class MongodbQuestions(Questions):
     async def _raw(self, query: Reduction) -> Array:
         # Made here, of readings that come in chunks: docs/decisions/0030.
         wanted: documents.Filter = {}
+        going: Array | None = None
         if isinstance(query, Means):
+            going = await self._going()
             within = WindowReadings(group=query.group, start_ns=query.start_ns, end_ns=query.end_ns)
             wanted = documents.readings_in_window(within, self._group.of.layout, self._group.server)
         reducer = reducer_of(query)
-        async with aclosing(self._group.chunks(wanted)) as chunks:
+        async with aclosing(self._group.chunks(wanted, without=going)) as chunks:
             async for readings in chunks:
                 reducer.add(readings)
         return reducer.answer()
@@ -119,7 +121,8 @@ class MongodbQuestions(Questions):
     async def _going(self) -> Array:
         """`_id`s of what was reduced before the question, and is perhaps still there.
 
-        Of questions that are put beside figures: what is in these is then not found as a reading as well.
+        Of questions that are put beside figures: what is in these is then not found as a reading as well. And of means:
+        of what is every n-th trigger by now there are no figures.
         """
         return await going_documents(self._group.database, self._group.of.data, self._group.of.layout)
 
