@@ -1,7 +1,7 @@
 """The description that a file holds of itself, and the interface of a writer."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Protocol
@@ -20,12 +20,24 @@ from schemas.retention import Span as DroppedSpan
 TIME_UNITS = "ns since 1970-01-01T00:00:00Z"
 
 
+@dataclass(kw_only=True)
+class Meanwhile:
+    """Stretches that were dropped or reduced while the readings were read: the file has all of one, a part, or none."""
+
+    dropped: tuple[DroppedSpan, ...] = ()
+    decimated: tuple[DroppedSpan, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """For JSON; nothing where there are none."""
+        return _stretches(self.dropped, self.decimated) if self.dropped or self.decimated else {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class About:
     """The origin of the readings of a file.
 
     dropped: stretches of the span whose readings were dropped by retention. decimated: those that were reduced, of
-    which the file has what stayed.
+    which the file has what stayed. meanwhile: those that come to these by the end, when it is known.
     calibration: what x_mm and y_mm follow from; None where the file has only what was read.
     """
 
@@ -36,6 +48,7 @@ class About:
     marks: tuple[Mark, ...] = ()
     dropped: tuple[DroppedSpan, ...] = ()
     decimated: tuple[DroppedSpan, ...] = ()
+    meanwhile: Meanwhile = field(default_factory=Meanwhile)
     calibration: GroupCalibration | None = None
 
     @property
@@ -59,8 +72,7 @@ class About:
             "triggers": None if choice.triggers is None else list(choice.triggers),
             "instruments": list(choice.group.instruments),
             "chosen": None if chosen is None else [choice.group.instruments[number] for number in chosen],
-            "dropped_by_retention": [{"from_ns": each.start_ns, "to_ns": each.end_ns} for each in self.dropped],
-            "decimated": [{"from_ns": each.start_ns, "to_ns": each.end_ns} for each in self.decimated],
+            **_stretches(self.dropped, self.decimated),
             "marks": [mark.model_dump(mode="json") for mark in self.marks],
             "channels": [{"name": each.name, "units": each.unit, "dtype": each.dtype} for each in self.columns],
         }
@@ -130,6 +142,11 @@ class FolderAbout:
         }
 
 
+def _stretches(dropped: Iterable[DroppedSpan], decimated: Iterable[DroppedSpan]) -> dict[str, Any]:
+    both = {"dropped_by_retention": dropped, "decimated": decimated}
+    return {name: [{"from_ns": each.start_ns, "to_ns": each.end_ns} for each in of] for name, of in both.items()}
+
+
 def _written(logger: str) -> dict[str, Any]:
     return {
         "triggerlog": version("triggerlog"),
@@ -154,5 +171,5 @@ class Writer(Protocol):
     def close(self) -> None:
         """Write what is still to be written, and close the file; also of one that is given up.
 
-        That is also which calibrations were used: it is known at the end.
+        That is also which calibrations were used, and what was reduced meanwhile: it is known at the end.
         """

@@ -40,9 +40,10 @@ class ReadingColumns:
         return columns_of(block, self._about, self.schema)
 
     def known_at_end(self) -> dict[str, str]:
-        """Which calibrations were used."""
-        calibration = self._about.calibration
-        return {} if calibration is None else {"calibration": json.dumps(calibration.as_json())}
+        """Which calibrations were used, and what was dropped or reduced meanwhile."""
+        calibration, meanwhile = self._about.calibration, self._about.meanwhile.as_json()
+        known = {} if calibration is None else {"calibration": json.dumps(calibration.as_json())}
+        return known | ({"meanwhile": json.dumps(meanwhile)} if meanwhile else {})
 
 
 class FigureColumns:

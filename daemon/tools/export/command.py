@@ -25,7 +25,7 @@ from daemon.pipeline.assembly.progress import MOST_TRIGGER
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
 from daemon.tools.export.about import About, FolderAbout, ReducedAbout, Writer
-from daemon.tools.export.dropped import decimated_of, dropped_of
+from daemon.tools.export.dropped import decimated_of, dropped_of, see_meanwhile
 from daemon.tools.export.exporting import Written, export_figures, whole_or_none
 from daemon.tools.export.exporting import export as write_export
 from daemon.tools.export.folders import FolderChoice, export_folder, folder_time
@@ -151,7 +151,13 @@ def export(
     said = f", {len(marks):,} marks{f' in {with_marks}' if with_marks else ''}" if marks else ""
     if about.calibration is not None:
         said += f", {about.calibration.without:,} of them without a calibration by {about.calibration.tag.name}"
-    for words, spans in (("dropped by retention", about.dropped), ("reduced", about.decimated)):
+    meanwhile = about.meanwhile
+    for words, spans in (
+        ("dropped by retention", about.dropped),
+        ("reduced", about.decimated),
+        ("dropped by retention while this was read", meanwhile.dropped),
+        ("reduced while this was read", meanwhile.decimated),
+    ):
         if spans:
             stretches = ", ".join(f"{rfc3339(each.start_ns)} to {rfc3339(each.end_ns)}" for each in spans)
             said += f"; {words}: {stretches}"
@@ -204,12 +210,14 @@ async def _export(
                     bar.show(choice.group.name, f"{readings:,} readings, {rate:,.0f}/s", done=share, total=1.0)
 
                 written = await write_export(store, about, writer, progress)
+                await see_meanwhile(store, about)
             written.figures = await export_figures(store, about, figures_writer_of)
     finally:
         await store.close()
     if not (written.readings or written.figures):
-        gone = "; readings of that time were dropped by retention" if about.dropped else ""
-        gone = gone or ("; readings of that time were reduced" if about.decimated else "")
+        dropped, decimated = about.dropped + about.meanwhile.dropped, about.decimated + about.meanwhile.decimated
+        gone = "; readings of that time were dropped by retention" if dropped else ""
+        gone = gone or ("; readings of that time were reduced" if decimated else "")
         raise CommandFailed(
             f"the database has no such readings of group {choice.group.name} from {rfc3339(span.start_ns)} to"
             f" {rfc3339(span.end_ns)}{gone}; no file was written"

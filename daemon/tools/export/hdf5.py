@@ -1,5 +1,6 @@
 """HDF5: a dataset a column, units in their attributes; any program that reads HDF5 can read it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,9 @@ class Hdf5Writer(_ColumnFile):
             self._columns[channel.name] = _column(readings, channel.name, kind, {"units": channel.unit})
 
     def close(self) -> None:
-        """Write which calibrations were used, and close the file."""
+        """Write which calibrations were used, and what was dropped or reduced meanwhile, and close the file."""
+        if meanwhile := self._about.meanwhile.as_json():
+            self._file.attrs["meanwhile"] = json.dumps(meanwhile)
         if self._about.calibration is not None:
             _write_calibration(self._file.create_group("calibration"), self._about.calibration.as_json())
         super().close()

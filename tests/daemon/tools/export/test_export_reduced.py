@@ -14,9 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from backends import open_store
+from daemon.tools.export import command
+from daemon.tools.export.exporting import export
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
-from schemas.decimation import FIGURES, Bucket
+from schemas.decimation import FIGURES, Bucket, Every
 from schemas.marks import Mark
 from schemas.readings import Array
 from tests.backends.test_store_retention import DAY_NS, noon, period_of
@@ -33,27 +35,27 @@ START_NS = noon(3)
 
 def reduce(dsn: str, schema: str, layout: str, mark_ns: int) -> None:
     """Reduce the first day, but for a second around a mark."""
+    asyncio.run(reducing(dsn, schema, layout, mark_ns))
 
+
+async def reducing(dsn: str, schema: str, layout: str, mark_ns: int, how: Bucket | Every = BUCKET) -> None:
     async def done(_: float) -> None:
         pass
 
-    async def act() -> None:
-        store: Any = open_store(
-            DatabaseConfig(dsn=dsn, schema=schema),
-            logger="control-node-1",
-            groups={"bpm": GROUP},
-            layouts={"bpm": Layout(layout)},
-            state_dir=Path("/nonexistent"),
-        )
-        try:
-            await store.open()
-            await store.keep_mark(Mark(id=uuid4(), time_ns=mark_ns, text="it trips"))
-            period = await period_of(store, GROUP, START_NS + HOUR_NS)
-            await store.decimate(period, BUCKET, window_ns=10**9, at_ns=7, pace=done, patience_s=9)
-        finally:
-            await store.close()
-
-    asyncio.run(act())
+    store: Any = open_store(
+        DatabaseConfig(dsn=dsn, schema=schema),
+        logger="control-node-1",
+        groups={"bpm": GROUP},
+        layouts={"bpm": Layout(layout)},
+        state_dir=Path("/nonexistent"),
+    )
+    try:
+        await store.open()
+        await store.keep_mark(Mark(id=uuid4(), time_ns=mark_ns, text="it trips"))
+        period = await period_of(store, GROUP, START_NS + HOUR_NS)
+        await store.decimate(period, how, window_ns=10**9, at_ns=7, pace=done, patience_s=9)
+    finally:
+        await store.close()
 
 
 def of_table(table: Any, units: str) -> dict[str, Any]:
@@ -143,3 +145,34 @@ def test_figures_are_apart_from_readings_and_of_all_that_was_reduced(
     assert run.returncode == 0, run.stderr
     assert " figures of them" not in run.stdout
     assert not [each for each in tmp_path.iterdir() if "reduced" in each.name]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "h5"])
+def test_what_is_reduced_while_it_is_read_is_said_by_the_command_and_the_file(
+    postgresql_dsn: str,
+    schema: str,
+    tmp_path: Path,
+    ending: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of every n-th trigger there are no figures that would tell."""
+    monkeypatch.setattr("tests.daemon.tools.export.test_export.START_NS", START_NS)
+    whole = stored(postgresql_dsn, schema, "rows", runs=RUNS)
+
+    async def reduced_meanwhile(*given: Any, **options: Any) -> Any:
+        await reducing(postgresql_dsn, schema, "rows", START_NS, Every(2))
+        return await export(*given, **options)
+
+    monkeypatch.setattr(command, "write_export", reduced_meanwhile)
+    file, path = configuration(tmp_path, postgresql_dsn, schema, "rows"), tmp_path / f"bpm.{ending}"
+    command.export(file, output=path)
+    assert "; reduced while this was read: " in capsys.readouterr().out
+    if ending == "parquet":
+        said = pq.read_metadata(path).metadata[b"meanwhile"]
+    else:
+        with h5py.File(path) as found:
+            said = found.attrs["meanwhile"]
+    # As far as it was asked for: from the first reading on.
+    wanted = [{"from_ns": int(whole["time_ns"].min()), "to_ns": START_NS // DAY_NS * DAY_NS + DAY_NS}]
+    assert json.loads(said) == {"dropped_by_retention": [], "decimated": wanted}
