@@ -6,7 +6,7 @@ from functools import partial
 from fastapi import FastAPI, Request, Response
 from fastapi_offline import FastAPIOffline
 
-from backends.base import StoreError, StoreUnavailable
+from backends.base import StoreBusy, StoreError, StoreUnavailable
 from daemon.api.alarms import alarms_routes
 from daemon.api.control import control_routes
 from daemon.api.document import OTHERWISE, described
@@ -94,6 +94,9 @@ def make_app(service: ApiService, *, token: str, reads_freely: bool) -> FastAPI:
 
 
 async def _store_away(_: Request, error: Exception) -> Response:
+    if isinstance(error, StoreBusy):
+        # It answers, and somebody else is in the way for a moment.
+        return problem_answer(503, Problem(detail=str(error), fix="try again in a moment"))
     fix = "try again later; the daemon tries the database again by itself"
     return problem_answer(503, Problem(detail=f"the database is away: {error}", fix=fix))
 

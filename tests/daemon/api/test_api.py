@@ -17,7 +17,7 @@ import pytest
 import websockets
 from prometheus_client.parser import text_string_to_metric_families
 
-from backends.base import DurabilityInForce, Partition, Store, StoreError, StoreFacts, StoreUnavailable
+from backends.base import DurabilityInForce, Partition, Store, StoreBusy, StoreError, StoreFacts, StoreUnavailable
 from backends.ending import end_tasks
 from daemon.alarms import AlarmKeeper
 from daemon.api import ApiServer
@@ -587,6 +587,10 @@ async def test_database_away_is_said_and_not_a_traceback() -> None:
         answer = await api.client.get("/api/v1/groups/bpm/newest")
         assert answer.status_code == 503
         assert answer.json()["detail"] == "the database is away: no route to host"
+        api.logger.store.fail_with(StoreBusy("readings of that time are being reduced; ask again"))
+        answer = await api.client.get("/api/v1/groups/bpm/newest")
+        assert answer.status_code == 503
+        assert answer.json()["detail"] == "readings of that time are being reduced; ask again"
 
 
 @pytest.mark.parametrize("is_embedded", [True, False])
