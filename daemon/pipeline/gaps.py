@@ -78,11 +78,10 @@ class _Gaps:
     def divide(self, trigger: int) -> int:
         """Take a number that was skipped out of its gap; return how many lie below it in there."""
         above, below, self._below = self._above, self._below, trigger
-        if above is None:
+        before = -1 if above is None else trigger - int(above["trigger"] - above["skipped"])
+        if above is None or (before < 0 and below is not None):
+            # No row covers it: its own row covers what is below, up to what is placed or closed there later.
             return 0 if below is None else trigger - below - 1
-        before = trigger - int(above["trigger"] - above["skipped"])
-        if before < 0 and below is not None:
-            return 0
         above["skipped"] = above["trigger"] - trigger - 1
         self._changed[int(above["trigger"])] = above
         return max(0, before)

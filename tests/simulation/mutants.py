@@ -459,6 +459,16 @@ MUTANTS = (
         plan="a-gap-above-all-that-the-database-has",
     ),
     Mutant(
+        name="place below a row whose gap ends above it without a gap",
+        file="daemon/pipeline/gaps.py",
+        text="        if above is None or (before < 0 and below is not None):\n",
+        to=(
+            "        if above is not None and before < 0 and below is not None:\n            return 0\n"
+            "        if above is None:\n"
+        ),
+        plan="placed-below-a-row-whose-gap-ends-above-it",
+    ),
+    Mutant(
         name="go on without the note that what the intake's log holds is in doubt",
         file="daemon/pipeline/intake/catching_up.py",
         text="                is_told = True\n                await asyncio.sleep(AGAIN_S)\n",
