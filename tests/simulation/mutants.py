@@ -469,6 +469,13 @@ MUTANTS = (
         plan="placed-below-a-row-whose-gap-ends-above-it",
     ),
     Mutant(
+        name="start without what came late for a trigger that was discarded",
+        file="daemon/pipeline/recovery/recovery.py",
+        text="[~is_there & ~is_older]",
+        to="[:0]",
+        plan="late-and-received-for-what-was-discarded",
+    ),
+    Mutant(
         name="go on without the note that what the intake's log holds is in doubt",
         file="daemon/pipeline/intake/catching_up.py",
         text="                is_told = True\n                await asyncio.sleep(AGAIN_S)\n",

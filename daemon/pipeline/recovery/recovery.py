@@ -23,11 +23,13 @@ from daemon.pipeline.recovery.in_journal import InJournal, lacking_in, open_jour
 from daemon.pipeline.recovery.in_store import InStore
 from daemon.pipeline.recovery.reporting import report_dead_letters, report_journal, report_lost
 from daemon.pipeline.recovery.turned_off import refuse_turned_off
+from daemon.pipeline.revising import find
 from schemas.batch import Aside, ClosedBlock, Durability, JournalPosition
 from schemas.config import Config
 from schemas.readings import Array, InstrumentGroup, join
 from schemas.retention import Dropped, Period
 from schemas.sessions import NO_SESSIONS
+from schemas.states import AsideReason
 
 LETTERS_BYTES = 64 * 2**20
 """Dead letters whose readings are known when they come again, the newest: older ones were settled long ago."""
@@ -169,7 +171,7 @@ async def recover_group(
         revocable=NO_RECORDS if found.recovery is None else found.recovery.held,
         again=found.again,
         letters=_readings_in(letters, found.newest, group),
-        placing=Aside.joined([block.aside[to_place(block)] for block in found.newest if block.aside is not None]),
+        placing=_to_be_placed(found.newest, rows, most),
         stored=stored,
         state=found.state,
         states=found.states,
@@ -223,6 +225,25 @@ def _of_their_runs(letters: Iterable[ClosedBlock], in_store: InStore) -> list[Cl
         return all(epochs.get(run, epoch) == epoch for epoch, run in rows if epoch)
 
     return [block for block in letters if is_theirs(block)]
+
+
+def _to_be_placed(blocks: Iterable[ClosedBlock], rows: Array, most: int) -> Aside | None:
+    """What blocks set aside to be placed, and what came late in them for triggers of which no row is there.
+
+    As those that were rejected, and discarded since: what came late makes triggers of its own.
+    rows: the last `most` of each run, ascending; what is older than all of these may be in the database.
+    """
+    runs, first, count = np.unique(rows["run"], return_index=True, return_counts=True)
+    oldest = dict(zip(runs[count >= most].tolist(), rows["trigger"][first[count >= most]].tolist(), strict=True))
+    parts = []
+    for block in blocks:
+        of = block.revised[block.late_of]
+        _, is_there = find(rows, of)
+        is_older = of["trigger"] < np.array([oldest.get(run, 0) for run in of["run"].tolist()], np.int64)
+        parts.append(Aside.of(block.late, of["run"], AsideReason.OLDER)[~is_there & ~is_older])
+        if block.aside is not None:
+            parts.append(block.aside[to_place(block)])
+    return Aside.joined(parts)
 
 
 def _readings_in(letters: Iterable[ClosedBlock], blocks: Iterable[ClosedBlock], group: InstrumentGroup) -> Array:
