@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bson import Int64
 from pymongo.asynchronous.database import AsyncDatabase
 
 from backends.base import StoreUnavailable
 from backends.mongodb import MongodbStore
 from backends.mongodb.writing.conflicts import arrays_to_set
+from backends.mongodb.writing.putting import Put
 from schemas.batch import Batch, Layout
 from tests.backends.mongodb.test_retention import before_write
 from tests.backends.mongodb.test_unfinished import (
@@ -213,6 +215,37 @@ def now_and_then_given_up(rng: np.random.Generator, monkeypatch: pytest.MonkeyPa
 
 def _is_of_lease(options: dict[str, Any]) -> bool:
     return any("owner" in update["u"].get("$set", {}) for update in options.get("updates", []))
+
+
+@BOTH
+async def test_what_is_there_already_gets_the_mark_of_the_batch_that_acknowledges_it(
+    make: Make, rng: np.random.Generator, layout: Layout, monkeypatch: pytest.MonkeyPatch, database: Any
+) -> None:
+    """Or the batch begins anew, where somebody changes it between being compared and being marked."""
+    story = Story(rng)
+    first = await opened(make(layout))
+    await first.commit(story.acknowledged)
+    before = await database[GROUP.name].distinct("B")
+    await first.close()
+    await database["positions"].update_one({"_id": GROUP.name}, {"$set": {"sequence": Int64(0), "journal": Int64(0)}})
+    second, update, changed = await opened(make(layout)), Put.update, 0
+
+    async def changing(self: Put, name: str, updates: list[dict[str, Any]]) -> int:
+        nonlocal changed
+        if name == GROUP.name and not changed:
+            changed = (await database[name].update_one({"trigger_id": 3}, {"$set": {"B": 5}})).modified_count
+        return await update(self, name, updates)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Put, "update", changing)
+        with pytest.raises(StoreUnavailable, match="were changed while they were compared"):
+            await second.commit(story.acknowledged)
+    assert changed
+    await second.commit(story.acknowledged)
+    after = await database[GROUP.name].distinct("B")
+    assert len(before) == len(after) == 1
+    assert before != after
+    await holds(second, story.acknowledged)
 
 
 async def _committed(store: MongodbStore, batch: Batch) -> None:
