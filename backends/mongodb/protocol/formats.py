@@ -15,7 +15,7 @@ from backends.columns.filling import (
     readings_from_arrays,
     readings_in,
 )
-from backends.columns.stored import STORED_DTYPES
+from backends.columns.stored import MISSING_OFFSET, STORED_DTYPES
 from backends.mongodb.protocol.documents import (
     BINARY,
     BOOL,
@@ -35,6 +35,14 @@ from schemas.readings import Array, InstrumentGroup
 
 READING_ID, TRIGGER_ID = f"V{id_dtype(reading=True).itemsize}", f"V{id_dtype(reading=False).itemsize}"
 FIGURE_ID = f"V{figure_id_dtype().itemsize}"
+BATCH = "B"
+"""Field of readings' documents: the mark of the batch that wrote it last (`mark_of`). No channel can have this name,
+and it is short, since every reading has it."""
+
+
+def mark_of(mark: int) -> int:
+    """The part of a batch's mark that documents of readings have: 31 bits, so that it takes 4 bytes."""
+    return mark & 0x7FFF_FFFF
 
 
 def no_ids(layout: Layout) -> Array:
@@ -52,6 +60,7 @@ def rows_format(group: InstrumentGroup) -> DocumentFormat:
             number("trigger_id", "<i8"),
             number("instrument", "<i4"),
             number("time_ns", "<i8"),
+            number(BATCH, "<i4"),
             *(number(channel.name, STORED_DTYPES[channel.dtype]) for channel in group.channels),
         ]
     )
@@ -66,6 +75,7 @@ def arrays_format(group: InstrumentGroup) -> DocumentFormat:
             number("run", "<i4"),
             number("trigger_id", "<i8"),
             number("time_ns", "<i8"),
+            number(BATCH, "<i4"),
             number("time_offset_ns", "<i8", group.size),
             *(number(channel.name, STORED_DTYPES[channel.dtype], group.size) for channel in group.channels),
         ]
@@ -115,12 +125,25 @@ def data_format(group: InstrumentGroup, layout: Layout) -> DocumentFormat:
 @lru_cache
 def ids_format(layout: Layout) -> DocumentFormat:
     """The `_id`s of a group's readings alone."""
+    return DocumentFormat([_id_field(layout)])
+
+
+@lru_cache
+def marked_ids_format(layout: Layout) -> DocumentFormat:
+    """The `_id`s of a group's readings, and the marks of their batches."""
+    return DocumentFormat([_id_field(layout), number(BATCH, "<i4")])
+
+
+def _id_field(layout: Layout) -> Field:
     id_type = OBJECT_ID if layout is Layout.ARRAYS else BINARY
-    return DocumentFormat([Field(name="_id", type=id_type, form=no_ids(layout).dtype.str)])
+    return Field(name="_id", type=id_type, form=no_ids(layout).dtype.str)
 
 
-def encode_rows(batch: ClosedBlock, group: InstrumentGroup) -> Array:
-    """All readings of a batch, late ones last; uint8, shape (readings, width)."""
+def encode_rows(batch: ClosedBlock, group: InstrumentGroup, mark: int = 0) -> Array:
+    """All readings of a batch, late ones last; uint8, shape (readings, width).
+
+    mark: of the batch; 0 where nothing of it is written.
+    """
     form = rows_format(group)
     documents = form.blank(readings_in(batch))
     columns = form.columns(documents)
@@ -129,11 +152,15 @@ def encode_rows(batch: ClosedBlock, group: InstrumentGroup) -> Array:
     ids["run"], ids["trigger"] = columns["run"], turned(columns["trigger_id"])
     ids["instrument"] = columns["instrument"]
     columns["_id"][:] = ids.view(READING_ID)
+    columns[BATCH][:] = mark_of(mark)
     return documents
 
 
-def encode_arrays(batch: ClosedBlock, group: InstrumentGroup) -> Array:
-    """The arrays of `array_rows(batch)`, of earlier triggers only the late readings; uint8, shape (triggers, width)."""
+def encode_arrays(batch: ClosedBlock, group: InstrumentGroup, mark: int = 0) -> Array:
+    """The arrays of `array_rows(batch)`, of earlier triggers only the late readings; uint8, shape (triggers, width).
+
+    mark: of the batch; 0 where nothing of it is written.
+    """
     form, rows = arrays_format(group), array_rows(batch)
     arrays = np.empty(len(rows), arrays_dtype(group))
     fill_arrays(fields_of(arrays), batch, group, None)
@@ -142,6 +169,7 @@ def encode_arrays(batch: ClosedBlock, group: InstrumentGroup) -> Array:
     for name in ("run", "trigger_id", "time_ns"):
         columns[name][:] = arrays[name]
     _put_trigger_ids(columns["_id"], rows)
+    columns[BATCH][:] = mark_of(mark)
     form.put_arrays(documents, fields_of(arrays))
     return documents
 
@@ -168,6 +196,17 @@ def decode_readings(data: bytes | bytearray, group: InstrumentGroup, layout: Lay
     if layout is Layout.ROWS:
         return readings_from(form.columns(documents), group)
     return readings_from_arrays({**form.columns(documents), **form.get_arrays(documents)}, group)
+
+
+def marks_of_readings(data: bytes | bytearray, group: InstrumentGroup, layout: Layout) -> Array:
+    """The marks of the documents that the readings of `decode_readings` are in; int32, shape (readings,)."""
+    form = data_format(group, layout)
+    documents = form.parse(data)
+    marks = form.columns(documents)[BATCH]
+    if layout is Layout.ROWS:
+        return np.ascontiguousarray(marks)
+    there = form.get_arrays(documents)["time_offset_ns"] != MISSING_OFFSET
+    return np.repeat(marks, np.count_nonzero(there, axis=1))
 
 
 @lru_cache

@@ -86,19 +86,21 @@ def readings_of_triggers(run: int, triggers: Array, layout: Layout, server: Serv
 
 def of_stretches(stretches: Array, layout: Layout) -> list[Filter]:
     """Look for the documents of stretches of triggers (run, first, last), one question each."""
+    return [_from_to((run, first), (run, last), layout) for run, first, last in stretches.tolist()]
+
+
+def _from_to(first: tuple[int, int], last: tuple[int, int], layout: Layout) -> Filter:
     ends = (None, None) if layout is Layout.ARRAYS else (0, 0xFFFF)
-    return [
-        _between(id_bytes(run, first, ends[0]), id_bytes(run, last, ends[1])) for run, first, last in stretches.tolist()
-    ]
+    return _between(id_bytes(*first, ends[0]), id_bytes(*last, ends[1]))
 
 
-def entries_of_stretches(stretches: Array, server: Server) -> Iterator[Filter]:
-    """Look for the ledger entries of stretches of triggers, with several questions; they may find others, too."""
+def in_stretches(stretches: Array, layout: Layout, server: Server) -> Iterator[Filter]:
+    """Look for the documents of stretches of triggers, with several questions; they may find others, too."""
     if not server.uses_indexes and len(stretches):
         run, first, last = (stretches[name] for name in ("run", "first", "last"))
-        yield _between(id_bytes(int(run.min()), int(first.min())), id_bytes(int(run.max()), int(last.max())))
+        yield _from_to((int(run.min()), int(first.min())), (int(run.max()), int(last.max())), layout)
         return
-    filters = of_stretches(stretches, Layout.ARRAYS)
+    filters = of_stretches(stretches, layout)
     for start in range(0, len(filters), TRIGGERS):
         yield {"$or": filters[start : start + TRIGGERS]}
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from backends.mongodb.protocol.documents import id_dtype, turned
 from backends.mongodb.protocol.formats import (
+    BATCH,
     TRIGGER_ID,
     arrays_format,
     data_format,
@@ -16,10 +17,13 @@ from backends.mongodb.protocol.formats import (
     decode_readings,
     ids_format,
     ledger_format,
+    marked_ids_format,
+    marks_of_readings,
 )
 from backends.mongodb.reading import documents
 from backends.mongodb.schema.create import GroupCollections
 from backends.mongodb.server.facts import Database, Server
+from schemas.batch import Layout
 from schemas.ledger import ledger_dtype
 from schemas.readings import Array
 
@@ -63,7 +67,7 @@ class GroupReader:
     async def entries(self, stretches: Array) -> Array:
         """Find the ledger entries of stretches of triggers (run, first, last), and perhaps others."""
         found, form = bytearray(), ledger_format(self.of.group.size, self.logger)
-        for wanted in documents.entries_of_stretches(stretches, self.server):
+        for wanted in documents.in_stretches(stretches, Layout.ARRAYS, self.server):
             found += await documents.found(self._ledger, wanted, form)
         return decode_entries(found, self.of.group.size, self.logger)
 
@@ -93,6 +97,25 @@ class GroupReader:
         async with aclosing(documents.batches(self.data, filter_, form, fields={"_id": 1})) as batches:
             async for batch in batches:
                 yield np.ascontiguousarray(form.columns(form.parse(batch))["_id"])
+
+    async def marked_ids(self, stretches: Array) -> AsyncGenerator[tuple[Array, Array], None]:
+        """Find the `_id`s of readings' documents of stretches of triggers, and perhaps others, some at a time.
+
+        With the marks of their batches, int32, shape (n,).
+        """
+        form = marked_ids_format(self.of.layout)
+        for wanted in documents.in_stretches(stretches, self.of.layout, self.server):
+            found = documents.batches(self.data, wanted, form, fields={"_id": 1, BATCH: 1})
+            async with aclosing(found) as batches:
+                async for batch in batches:
+                    columns = form.columns(form.parse(batch))
+                    yield np.ascontiguousarray(columns["_id"]), np.ascontiguousarray(columns[BATCH])
+
+    async def marked(self, filter_: documents.Filter) -> AsyncGenerator[tuple[Array, Array], None]:
+        """Find readings, some at a time, and the marks of their batches: int32, shape (readings,)."""
+        async with aclosing(self._batches(filter_, ())) as batches:
+            async for batch in batches:
+                yield self.decoded(batch), marks_of_readings(batch, self.of.group, self.of.layout)
 
     async def chunks(
         self, filter_: documents.Filter, sort: documents.Sort = (), *, without: Array | None = None

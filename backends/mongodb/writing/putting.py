@@ -62,11 +62,14 @@ class Put:
             theirs = await self._there(name, form, mine)
             await resolve(self, name, mine, theirs)
 
-    async def update(self, name: str, updates: list[dict[str, Any]]) -> None:
-        """Apply updates."""
+    async def update(self, name: str, updates: list[dict[str, Any]]) -> int:
+        """Apply updates; how many documents they have found."""
+        count = 0
         for some in in_commands(updates):
             answer = await self._database.command("update", name, updates=some, writeConcern=self._concern)
             check_answer(answer, self._target)
+            count += int(answer["n"])
+        return count
 
     async def _send(self, name: str, documents: Array) -> list[int]:
         answer = await self._database.command(

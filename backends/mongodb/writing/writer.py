@@ -33,7 +33,7 @@ from backends.mongodb.server.errors import translated
 from backends.mongodb.server.facts import Database, Server
 from backends.mongodb.server.lease import NOTE, Lease, position_in
 from backends.mongodb.writing.beside import BesidePeriods
-from backends.mongodb.writing.conflicts import arrays_to_set, ledger_to_replace, same
+from backends.mongodb.writing.conflicts import arrays_to_set, ledger_to_replace, marks_to_set, same
 from backends.mongodb.writing.putting import Put
 from backends.mongodb.writing.unfinished import (
     Unfinished,
@@ -254,22 +254,24 @@ class MongodbGroupWriter:
 
     async def _put(self, put: Put, batch: Batch, mark: int) -> None:
         if self._collections.layout is Layout.ARRAYS:
-            await self._put_arrays(put, batch)
+            await self._put_arrays(put, batch, mark)
         else:
-            await self._put_rows(put, batch)
+            await self._put_rows(put, batch, mark)
         await self._put_ledger(put, batch, mark)
 
-    async def _put_rows(self, put: Put, batch: Batch) -> None:
+    async def _put_rows(self, put: Put, batch: Batch, mark: int) -> None:
         form = data_format(batch.group, Layout.ROWS)
-        documents = encode_rows(batch, batch.group)
+        documents = encode_rows(batch, batch.group, mark)
         await put.insert(self._collections.data, form, documents, self._same_rows)
 
     async def _same_rows(self, put: Put, name: str, mine: Array, theirs: Array) -> None:
-        self._reject(same(mine, theirs), mine, data_format(self._collections.group, Layout.ROWS))
+        form = data_format(self._collections.group, Layout.ROWS)
+        self._reject(same(mine, theirs, form), mine, form)
+        await self._make_ours(put, name, mine, theirs)
 
-    async def _put_arrays(self, put: Put, batch: Batch) -> None:
+    async def _put_arrays(self, put: Put, batch: Batch, mark: int) -> None:
         form = data_format(batch.group, Layout.ARRAYS)
-        documents = encode_arrays(batch, batch.group)
+        documents = encode_arrays(batch, batch.group, mark)
         own = len(batch.ledger)
         # Apart, since those of earlier triggers are expected to be there.
         for part in (documents[:own], documents[own:]):
@@ -277,9 +279,28 @@ class MongodbGroupWriter:
 
     async def _set_elements(self, put: Put, name: str, mine: Array, theirs: Array) -> None:
         """Add the readings that a trigger's document lacks, an element each: two such changes never undo each other."""
-        fits, updates = arrays_to_set(mine, theirs, self._collections.group, all_doubles=put.server.keeps_all_doubles)
+        fits, lacks, updates = arrays_to_set(
+            mine,
+            theirs,
+            self._collections.group,
+            all_doubles=put.server.keeps_all_doubles,
+            guarded=put.server.uses_indexes,
+        )
         self._reject(fits, mine, data_format(self._collections.group, Layout.ARRAYS))
-        await put.update(name, updates)
+        self._see_found(name, await put.update(name, updates), len(updates))
+        await self._make_ours(put, name, mine[~lacks], theirs[~lacks])
+
+    async def _make_ours(self, put: Put, name: str, mine: Array, theirs: Array) -> None:
+        """Give readings that are there already the mark of our batch."""
+        form = data_format(self._collections.group, self._collections.layout)
+        updates = [*marks_to_set(mine, theirs, form, narrowed=not put.server.uses_indexes)]
+        found = await put.update(name, [update for update, _ in updates])
+        self._see_found(name, found, sum(count for _, count in updates))
+
+    def _see_found(self, name: str, found: int, wanted: int) -> None:
+        # A command that was given up, and comes late, has been carried out since: the batch begins anew.
+        if found < wanted:
+            raise StoreUnavailable(f"{self._target}: documents of {name!r} were changed while they were compared")
 
     async def _put_ledger(self, put: Put, batch: Batch, mark: int) -> None:
         rows = ledger_rows(batch)

@@ -462,6 +462,7 @@ async def test_documents_are_for_people_too(
         "trigger_id": 7,
         "instrument": 10,
         "time_ns": int(one["time_ns"]),
+        "B": found["B"],
         "ch0": float(one["ch0"]),
         "ch1": int(one["ch1"]),
         "ch2": float(one["ch2"]),
