@@ -21,6 +21,8 @@ from tests.simulation.world import play
 
 FOUND = Path("build/simulation")
 REPORT_EVERY_S = 60.0
+LOOKED_AT = 500
+"""Plans that are looked at for events that are asked for: each is in several of so many."""
 
 
 def say(text: str) -> None:
@@ -39,11 +41,18 @@ def show(plan: Plan) -> None:
 
 
 def _seeds(arguments: argparse.Namespace) -> Iterator[int]:
+    seeds: Iterator[int] = itertools.count(arguments.first)
+    if arguments.having:
+        # What is rare among all seeds is found sooner among those that may have it.
+        seeds = (seed for seed in seeds if _kinds(seed).issuperset(arguments.having))
     if arguments.minutes is None:
-        seeds = range(arguments.first, arguments.first + arguments.seeds)
-        return (seed for seed in seeds if seed not in arguments.skip)
+        return (seed for seed in itertools.islice(seeds, arguments.seeds) if seed not in arguments.skip)
     until = time.monotonic() + 60 * arguments.minutes
-    return itertools.takewhile(lambda _: time.monotonic() < until, itertools.count(arguments.first))
+    return itertools.takewhile(lambda _: time.monotonic() < until, seeds)
+
+
+def _kinds(seed: int) -> set[str]:
+    return {event.kind for event in draw(seed).events}
 
 
 def run_seeds(arguments: argparse.Namespace) -> int:
@@ -102,6 +111,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=200, help="how many")
     parser.add_argument("--from", dest="first", type=int, default=1, help="the first seed")
     parser.add_argument("--skip", type=int, nargs="*", default=[], help="seeds to leave out")
+    parser.add_argument("--having", nargs="*", default=[], metavar="EVENT", help="seeds whose plans have all of these")
     parser.add_argument("--minutes", type=float, help="run seeds for so long, however many these are")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--most", type=int, default=5, help="stop after so many seeds with findings")
@@ -109,6 +119,9 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="a file to which the result is appended")
     parser.add_argument("--trace", action="store_true", help="print all that happens in the plans")
     arguments = parser.parse_args()
+    unknown = {*arguments.having} - set[str]().union(*map(_kinds, range(arguments.first, arguments.first + LOOKED_AT)))
+    if unknown:
+        parser.error(f"--having: no plan from seed {arguments.first} on has {min(unknown)!r}")
     if not arguments.plans:
         return run_seeds(arguments)
     status = 0

@@ -33,7 +33,7 @@ from tests.backends.mongodb.test_unfinished import (
 
 __all__ = ["database", "make", "rng"]
 
-ROUNDS = 15
+ROUNDS = 8
 """Of commands that are given up by chance."""
 
 
