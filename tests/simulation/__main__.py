@@ -119,9 +119,10 @@ def main() -> int:
     parser.add_argument("--log", type=Path, help="a file to which the result is appended")
     parser.add_argument("--trace", action="store_true", help="print all that happens in the plans")
     arguments = parser.parse_args()
-    unknown = {*arguments.having} - set[str]().union(*map(_kinds, range(arguments.first, arguments.first + LOOKED_AT)))
-    if unknown:
-        parser.error(f"--having: no plan from seed {arguments.first} on has {min(unknown)!r}")
+    if arguments.having:
+        known = set[str]().union(*map(_kinds, range(arguments.first, arguments.first + LOOKED_AT)))
+        if unknown := {*arguments.having} - known:
+            parser.error(f"--having: no plan from seed {arguments.first} on has {min(unknown)!r}")
     if not arguments.plans:
         return run_seeds(arguments)
     status = 0
