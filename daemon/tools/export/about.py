@@ -72,10 +72,14 @@ class About:
             "triggers": None if choice.triggers is None else list(choice.triggers),
             "instruments": list(choice.group.instruments),
             "chosen": None if chosen is None else [choice.group.instruments[number] for number in chosen],
-            **_stretches(self.dropped, self.decimated),
+            **self.gone(),
             "marks": [mark.model_dump(mode="json") for mark in self.marks],
             "channels": [{"name": each.name, "units": each.unit, "dtype": each.dtype} for each in self.columns],
         }
+
+    def gone(self) -> dict[str, Any]:
+        """For JSON, the stretches of which the file has not all readings that were stored."""
+        return _stretches(self.dropped, self.decimated)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,6 +68,9 @@ class Hdf5Writer(_ColumnFile):
     def __init__(self, path: Path, about: About) -> None:
         super().__init__(path, about.as_json())
         self._about = about
+        for name, stretches in about.gone().items():
+            # As text: what is not in the file may leave no figures that would tell.
+            self._file.attrs[name] = json.dumps(stretches)
         self._file.create_dataset("instruments", data=list(about.choice.group.instruments), dtype=h5py.string_dtype())
         _write_marks(self._file.create_group("marks"), about.marks)
         readings = self._file.create_group("readings")

@@ -176,3 +176,23 @@ def test_what_is_reduced_while_it_is_read_is_said_by_the_command_and_the_file(
     # As far as it was asked for: from the first reading on.
     wanted = [{"from_ns": int(whole["time_ns"].min()), "to_ns": START_NS // DAY_NS * DAY_NS + DAY_NS}]
     assert json.loads(said) == {"dropped_by_retention": [], "decimated": wanted}
+
+
+@pytest.mark.parametrize("ending", ["parquet", "h5"])
+def test_a_file_says_what_was_reduced_also_without_figures(
+    postgresql_dsn: str, schema: str, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.daemon.tools.export.test_export.START_NS", START_NS)
+    whole = stored(postgresql_dsn, schema, "rows", runs=RUNS)
+    asyncio.run(reducing(postgresql_dsn, schema, "rows", START_NS, Every(2)))
+    file, path = configuration(tmp_path, postgresql_dsn, schema, "rows"), tmp_path / f"bpm.{ending}"
+    command.export(file, output=path)
+    if ending == "parquet":
+        origin = json.loads(pq.read_metadata(path).metadata[b"triggerlog"])
+        said, dropped = origin["decimated"], origin["dropped_by_retention"]
+    else:
+        with h5py.File(path) as found:
+            said, dropped = (json.loads(found.attrs[name]) for name in ("decimated", "dropped_by_retention"))
+    assert dropped == []
+    assert [each["to_ns"] for each in said] == [START_NS // DAY_NS * DAY_NS + DAY_NS]
+    assert int(whole["time_ns"].min()) <= said[0]["from_ns"] < said[0]["to_ns"]
