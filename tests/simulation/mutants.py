@@ -41,6 +41,7 @@ class Mutant:
 
 
 UNFIT_GAPS = "commit gaps that cover what is committed"
+UNKNOWN_GAPS = "place below a row whose gap ends above it without a gap"
 UNCOMPARED = "take what was late for a double of what is in its place without comparing them"
 VAGUE = "believe a time that two runs of a trigger have between them"
 
@@ -398,6 +399,7 @@ MUTANTS = (
             "        skipped = self._assembly.take_placed(run, triggers, are_new=are_new)\n"
         ),
         plan="gap-of-what-is-placed-after-the-end",
+        also=UNKNOWN_GAPS,
     ),
     Mutant(
         name="open a trigger in the place of a newer one",
@@ -459,7 +461,7 @@ MUTANTS = (
         plan="a-gap-above-all-that-the-database-has",
     ),
     Mutant(
-        name="place below a row whose gap ends above it without a gap",
+        name=UNKNOWN_GAPS,
         file="daemon/pipeline/gaps.py",
         text="        if above is None or (before < 0 and below is not None):\n",
         to=(
