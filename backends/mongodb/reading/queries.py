@@ -99,9 +99,9 @@ class MongodbQuestions(Questions):
     async def _instrument(self, query: InstrumentReadings) -> Array:
         if query.most < 1:
             return np.empty(0, answer_dtype(query.group))
-        if self._group.of.layout is Layout.ARRAYS:
-            return await _elements(self._group, query, await self._going())
         going = await self._going()
+        if self._group.of.layout is Layout.ARRAYS:
+            return await _elements(self._group, query, going)
         own = int(np.count_nonzero(keys_of(going)["instrument"] == query.instrument))
         filter_, sort = documents.readings_of_instrument(query)
         found = await self._group.found(filter_, sort, query.most + own)

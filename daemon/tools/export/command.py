@@ -25,7 +25,7 @@ from daemon.pipeline.assembly.progress import MOST_TRIGGER
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
 from daemon.tools.export.about import About, FolderAbout, ReducedAbout, Writer
-from daemon.tools.export.dropped import decimated_of, dropped_of, see_meanwhile
+from daemon.tools.export.dropped import decimated_of, dropped_of, see_meanwhile, words_of
 from daemon.tools.export.exporting import Written, export_figures, whole_or_none
 from daemon.tools.export.exporting import export as write_export
 from daemon.tools.export.folders import FolderChoice, export_folder, folder_time
@@ -151,16 +151,7 @@ def export(
     said = f", {len(marks):,} marks{f' in {with_marks}' if with_marks else ''}" if marks else ""
     if about.calibration is not None:
         said += f", {about.calibration.without:,} of them without a calibration by {about.calibration.tag.name}"
-    meanwhile = about.meanwhile
-    for words, spans in (
-        ("dropped by retention", about.dropped),
-        ("reduced", about.decimated),
-        ("dropped by retention while this was read", meanwhile.dropped),
-        ("reduced while this was read", meanwhile.decimated),
-    ):
-        if spans:
-            stretches = ", ".join(f"{rfc3339(each.start_ns)} to {rfc3339(each.end_ns)}" for each in spans)
-            said += f"; {words}: {stretches}"
+    said += words_of(about)
     if written.figures:
         said += f", {written.figures:,} figures of them{f' in {with_figures}' if with_figures else ''}"
     when = f", {rfc3339(written.first_ns)} to {rfc3339(written.last_ns)}" if written.readings else ""

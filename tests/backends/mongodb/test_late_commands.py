@@ -1,7 +1,7 @@
 """Commands of a batch that were given up without an answer, and that the server carries out later."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from itertools import count
 from typing import Any
@@ -38,13 +38,12 @@ ROUNDS = 8
 
 
 @contextmanager
-def given_up(sets: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """Hold the first command that sets a field beside the position: the list gets what carries it out."""
+def held_back(monkeypatch: pytest.MonkeyPatch, is_it: Callable[..., bool]) -> Iterator[list[Any]]:
+    """Hold the first command that is it: the list gets what carries it out."""
     command, held = AsyncDatabase.command, list[Any]()
 
     async def holding(database: Any, name: Any, *args: Any, **options: Any) -> Any:
-        is_it = name == "update" and sets in options["updates"][0]["u"].get("$set", {})
-        if is_it and args[0] == "positions" and not held:
+        if not held and is_it(name, *args, **options):
             held.append(lambda: command(database, name, *args, **options))
             raise Dead("it does not answer in time")
         return await command(database, name, *args, **options)
@@ -52,6 +51,16 @@ def given_up(sets: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     with monkeypatch.context() as patched:
         patched.setattr(AsyncDatabase, "command", holding)
         yield held
+
+
+def given_up(sets: str, monkeypatch: pytest.MonkeyPatch) -> AbstractContextManager[list[Any]]:
+    """Hold the first command that sets a field beside the position."""
+
+    def is_it(name: Any, *args: Any, **options: Any) -> bool:
+        sets_it = name == "update" and sets in options["updates"][0]["u"].get("$set", {})
+        return sets_it and args[0] == "positions"
+
+    return held_back(monkeypatch, is_it)
 
 
 @BOTH
@@ -100,25 +109,20 @@ async def test_a_position_or_a_note_that_is_written_late_acknowledges_nothing_th
     assert writes >= 5
 
 
-@contextmanager
-def taking_out_given_up(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """Hold the so many-th command that takes out documents: the list gets what carries it out."""
-    command, held, left = AsyncDatabase.command, list[Any](), number
+def taking_out_given_up(number: int, monkeypatch: pytest.MonkeyPatch) -> AbstractContextManager[list[Any]]:
+    """Hold the so many-th command that takes out documents."""
+    left = number
 
-    async def holding(database: Any, name: Any, *args: Any, **options: Any) -> Any:
+    def is_it(name: Any, *args: Any, **_: Any) -> bool:
         nonlocal left
         if name == "insert":
             left = -1  # all was taken out
         if name in ("update", "delete") and args[0] in (GROUP.name, f"{GROUP.name}_ledger"):
             left -= 1
-            if left == -1:
-                held.append(lambda: command(database, name, *args, **options))
-                raise Dead("it does not answer in time")
-        return await command(database, name, *args, **options)
+            return left == -1
+        return False
 
-    with monkeypatch.context() as patched:
-        patched.setattr(AsyncDatabase, "command", holding)
-        yield held
+    return held_back(monkeypatch, is_it)
 
 
 @BOTH
