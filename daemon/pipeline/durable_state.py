@@ -7,7 +7,7 @@ in the head of each segment of the journal, from where the blocks lead on.
 import struct
 import threading
 from collections import deque
-from collections.abc import Iterable, Set
+from collections.abc import Collection, Iterable, Set
 from typing import Any, Self
 
 import numpy as np
@@ -97,6 +97,17 @@ class DurableState:
         runs = np.frombuffer(data, EPOCH_RUN, count=run_count, offset=_HEAD.size)
         sessions = np.frombuffer(data, SESSION, count=session_count, offset=end).copy()
         return cls(sessions, dict(runs.tolist()), (database[0], database[1]))
+
+
+def may_have(epoch: int, run: int, *known: Collection[tuple[int, int]]) -> bool:
+    """Whether an epoch may have a run by what is known: pairs of epoch and run, from several places.
+
+    An epoch has one run, and a run one epoch. The first place that knows either of them decides.
+    """
+    for pairs in known:
+        if any(epoch == of or run == number for of, number in pairs):
+            return (epoch, run) in pairs
+    return True
 
 
 class States:

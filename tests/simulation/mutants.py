@@ -545,9 +545,16 @@ MUTANTS = (
     Mutant(
         name="retry dead letters in a run that is another epoch's",
         file="daemon/pipeline/dead_letters/retrying.py",
-        text='            if len(others) and there["epoch"].any():\n',
+        text="            if epoch and not may_have(epoch, run, own, others):\n",
         to="            if False:\n",
         plan="dead-letter-whose-run-another-host-gave-away",
+    ),
+    Mutant(
+        name="begin in the run that dead letters have for an epoch, and the database has not",
+        file="daemon/pipeline/recovery/recovery.py",
+        text="        return all(may_have(epoch, run, own, in_store.others) for epoch, run in rows if epoch)\n",
+        to="        return True\n",
+        plan="epoch-of-dead-letters-that-another-host-gave-another-run",
     ),
     Mutant(
         name="forget at a start what was discarded",

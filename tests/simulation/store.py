@@ -189,7 +189,8 @@ class RecordingStore(MemoryStore):
 class Database:
     """The server.
 
-    in_parts: a commit is written readings first, position last, without a transaction.
+    in_parts: a commit is written readings first, position last, without a transaction. on_write: told of each batch
+    that is there whole. on_commit: told of each that the daemon knows to be there.
     """
 
     def __init__(
@@ -202,6 +203,7 @@ class Database:
         self.delay_s = 0.002
         self.rejections: list[Rejection] = []
         self.commits = 0
+        self.on_write: Callable[[Batch], None] = lambda batch: None
         self.on_commit: Callable[[Batch], None] = lambda batch: None
         self._crash: tuple[Moment, float, float, Callable[[], None]] | None = None
         self._commits_before = 0
@@ -264,6 +266,8 @@ class Database:
             await self.store.commit_parts(batch, part)
         else:
             await self.store.commit(batch)
+        if part >= 1:
+            self.on_write(batch)
 
     def _see_taken(self, batch: Batch) -> None:
         triggers = np.concatenate([batch.ledger["trigger"], batch.revised["trigger"]])

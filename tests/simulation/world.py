@@ -105,16 +105,20 @@ class World:
         # By host, triggers: they are not among the numbers that were skipped.
         self._triggers_discarded: list[set[tuple[int, int]]] = [set() for _ in self.hosts]
         self._thrown_away: list[int] = []  # by the discard that is under way
+        self.database.on_write = self._written
         self.database.on_commit = self._committed
 
     def note(self, text: str) -> None:
         """Add to the trace."""
         self.trace.append(f"{(self.loop.now_ns - START_NS) / 1e9:.6f} {text}")
 
+    def _written(self, batch: Batch) -> None:
+        # Also where the daemon dies before it knows.
+        self.oracle.stored_from.update(dict.fromkeys(marks_of(batch), self.at_host))
+
     def _committed(self, batch: Batch) -> None:
         self.note(f"commit {batch.position.sequence} {len(batch.ledger)} {len(batch.late)} {len(batch.revised)}")
         marks = marks_of(batch)
-        self.oracle.stored_from.update(dict.fromkeys(marks, self.at_host))
         self.committed_here.update(marks)
         self._in_journal.update(marks)
         if batch.stream is Stream.DEAD_LETTERS:

@@ -19,6 +19,7 @@ from daemon.pipeline.closed_blocks import merge
 from daemon.pipeline.dead_letters.finding import find_refused
 from daemon.pipeline.dead_letters.folder import DeadLetters
 from daemon.pipeline.dead_letters.format import Letter
+from daemon.pipeline.durable_state import DurableState, may_have
 from daemon.pipeline.gaps import CommittedGaps
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.revising import find, rows_after
@@ -219,13 +220,18 @@ class Retrying:
         return replace(whole, revised=rows[at])
 
     async def _see_runs(self, rows: Array) -> None:
-        """See that the database has their runs for no other epochs: another daemon may have given these the numbers."""
-        for run in np.unique(rows["run"]).tolist():
+        """See that the database has their runs for no other epochs, nor these in other runs.
+
+        Another daemon may have given these the numbers.
+        """
+        runs = {name: DurableState.decode(data).runs.items() for name, data in (await self._store.states()).items()}
+        own, others = set(runs.pop(self._group.name, ())), {pair for pairs in runs.values() for pair in pairs}
+        for epoch, run in np.unique(rows[["epoch", "run"]]).tolist():
             there = await self._store.ask(LedgerTail(group=self._group, most=1, run=run))
-            mine = rows[rows["run"] == run]
-            others = mine[(mine["epoch"] != 0) & ~np.isin(mine["epoch"], [0, *there["epoch"]])]
-            if len(others) and there["epoch"].any():
-                raise _rejected("its run is that of another epoch in the database", others)
+            own |= {(of, run) for of in there["epoch"].tolist() if of}
+            if epoch and not may_have(epoch, run, own, others):
+                mine = rows[(rows["epoch"] == epoch) & (rows["run"] == run)]
+                raise _rejected("the database has another run for its epoch, or another epoch for its run", mine)
 
     async def _rows(self, wanted: Array) -> Array:
         """The ledger rows that the database has of these triggers, by run and trigger."""

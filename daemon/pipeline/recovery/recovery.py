@@ -13,7 +13,7 @@ from daemon.core.outside import Outside
 from daemon.pipeline.assembly import Runs
 from daemon.pipeline.closed_blocks import readings_of
 from daemon.pipeline.dead_letters import DeadLetters, Found, folder_of
-from daemon.pipeline.durable_state import DurableState, States
+from daemon.pipeline.durable_state import DurableState, States, may_have
 from daemon.pipeline.journal import Acknowledged, Amount, Journal
 from daemon.pipeline.journal.segment import NO_RECORDS
 from daemon.pipeline.journal.written_with import WrittenWith
@@ -213,16 +213,15 @@ def _open_dead_letters(
 
 
 def _of_their_runs(letters: Iterable[ClosedBlock], in_store: InStore) -> list[ClosedBlock]:
-    """Rejected triggers without those whose run another epoch has in the database.
+    """Rejected triggers without those of which the database has the run for another epoch, or the epoch in another run.
 
-    Another daemon has given it that number, before this one could commit anything of it.
+    Another daemon has given these the numbers, before this one could commit anything of it.
     """
-    pairs = [*in_store.others, *in_store.state.runs.items(), *in_store.tail[["epoch", "run"]].tolist()]
-    epochs = {run: epoch for epoch, run in pairs if epoch}
+    own = {*in_store.state.runs.items(), *in_store.tail[["epoch", "run"]].tolist()}
 
     def is_theirs(block: ClosedBlock) -> bool:
         rows = np.concatenate([block.ledger, block.revised])[["epoch", "run"]].tolist()
-        return all(epochs.get(run, epoch) == epoch for epoch, run in rows if epoch)
+        return all(may_have(epoch, run, own, in_store.others) for epoch, run in rows if epoch)
 
     return [block for block in letters if is_theirs(block)]
 

@@ -97,15 +97,15 @@ async def test_a_run_that_only_a_journal_gave_yields_to_that_of_another_group(tm
 
 
 class Away(MemoryStore):
-    """Takes nothing of epoch 7, and is away when it is to commit anything else."""
+    """Takes nothing of epochs 5 and 7, and is away when it is to commit anything else."""
 
     async def commit(self, batch: Batch) -> None:
         await self.rehearse(batch)
         raise StoreUnavailable("away")
 
     async def rehearse(self, batch: Batch) -> None:
-        if 7 in batch.ledger["epoch"]:
-            raise BatchRejected("epoch 7 is not welcome")
+        if np.isin([5, 7], batch.ledger["epoch"]).any():
+            raise BatchRejected("epochs 5 and 7 are not welcome")
 
 
 async def test_a_run_that_only_dead_letters_have_yields_to_that_which_another_host_stored(tmp_path: Path) -> None:
@@ -124,6 +124,27 @@ async def test_a_run_that_only_dead_letters_have_yields_to_that_which_another_ho
         outcome = await pipeline.letters.retry()
         assert (outcome.committed, outcome.rejected) == (0, 3)
     assert await rows_in(store) == [(6, 1, 1, 5), (8, 2, 1, 5), (8, 2, 2, 5)]
+
+
+async def test_an_epoch_that_only_dead_letters_have_in_this_run_goes_on_in_that_which_another_host_gave_it(
+    tmp_path: Path,
+) -> None:
+    """What was rejected of it is not committed as of a second run of that epoch, either."""
+    store = MemoryStore({"bpm": GROUP})
+    async with journaling(store, GROUP, tmp_path / "a", assembly=SMALL) as pipeline:
+        await take(pipeline, 6, 1)
+        store.__class__ = Away
+        for epoch in (5, 7):
+            pipeline.receive(of(epoch, whole(GROUP, 1, 2)))
+        await eventually(lambda: pipeline.figures().dead_letters.blocks == 4)
+    store.__class__ = MemoryStore
+    async with journaling(store, GROUP, tmp_path / "b", assembly=SMALL) as pipeline:
+        await take(pipeline, 7, 3)
+    async with journaling(store, GROUP, tmp_path / "a", assembly=SMALL) as pipeline:
+        await take(pipeline, 7, 4)
+        outcome = await pipeline.letters.retry()
+        assert (outcome.committed, outcome.rejected) == (0, 4)
+    assert await rows_in(store) == [(6, 1, 1, 5), (7, 2, 3, 5), (7, 2, 4, 5)]
 
 
 def test_an_epoch_of_which_only_the_ledger_tells_keeps_its_run() -> None:
