@@ -77,7 +77,14 @@ class Pipeline:
         )
         self._dead_letters = recovered.dead_letters
         writing = asyncio.Lock()
-        self.letters = LettersOnRequest(store, group, recovered.dead_letters, writing, self._announcements)
+        self.letters = LettersOnRequest(
+            store,
+            group,
+            recovered.dead_letters,
+            writing,
+            self._announcements,
+            lost=lambda readings: self.note_lost(readings, "database"),
+        )
         self.dropped = DroppedPeriods((each.period for each in recovered.dropped), recovered.reduced)
         self._committer = Committer(
             store,

@@ -197,8 +197,9 @@ def with_letters(rows: Array, run: int, letters: Sequence[ClosedBlock], now: Ins
     ascending; letters: in the order in which they were kept.
     """
     closed = np.concatenate([rows[:0], *(block.ledger[block.ledger["run"] == run] for block in letters)])
-    every = np.concatenate([rows, closed[~np.isin(closed["trigger"], rows["trigger"])]])
-    every = every[np.argsort(every["trigger"], kind="stable")]
+    every = np.concatenate([rows, closed])
+    # Of a trigger that is closed twice the database takes the first, and rejects the others.
+    every = every[np.unique(every["trigger"], return_index=True)[1]]
     for block in letters:
         late = block.late[block.revised["run"][block.late_of] == run]
         late = late[np.isin(late["trigger"], every["trigger"])]

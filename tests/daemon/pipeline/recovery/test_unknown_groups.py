@@ -10,6 +10,7 @@ from daemon.core.outside import SystemDisk
 from daemon.pipeline.dead_letters import DeadLetters, Reason, folder_of
 from daemon.pipeline.journal import Journal
 from daemon.pipeline.recovery.unknown_groups import refuse_unknown_groups, unknown_groups
+from tests.daemon.pipeline.dead_letters.test_folder import take
 from tests.daemon.pipeline.journal.test_journal import GROUP, ROOMY, block_of
 from tests.support.disks import REAL
 from tests.support.processes import here, triggerlog
@@ -53,9 +54,9 @@ async def test_what_is_done_with_does_not_count(tmp_path: Path) -> None:
     first, second = letters.pending
     await letters.move([first])
     assert unknown_groups(tmp_path, [], DISK) == [(tmp_path / "dead-letters" / "bpm", first.readings + second.readings)]
-    await letters.committed([second])
+    await take(letters, [second])
     assert unknown_groups(tmp_path, [], DISK) == [(tmp_path / "dead-letters" / "bpm", first.readings)]
-    await letters.committed(letters.pending)
+    await take(letters, letters.pending)
     Journal(tmp_path / "journal" / "bpm", GROUP, REAL, **ROOMY).open(None)
     assert unknown_groups(tmp_path, [], DISK) == []
     refuse_unknown_groups(tmp_path, [], DISK)
