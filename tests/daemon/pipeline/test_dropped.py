@@ -9,6 +9,7 @@ from backends.base import StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.pipeline.assembly import Origin
 from daemon.pipeline.pipeline import Pipeline
+from daemon.telemetry.status.reporter import GroupRates, _readings
 from schemas.batch import Batch
 from schemas.queries import Totals
 from schemas.readings import Array, join
@@ -158,6 +159,24 @@ async def test_a_daemon_that_is_started_later_knows_what_was_dropped(tmp_path: P
         await eventually(lambda: pipeline.figures().duplicate == 100 * LAST)
         assert letters(pipeline) == {int(AsideReason.DROPPED): 100}
         assert await stored_and_dropped(store) == (0, 100 * LAST, 100 * LAST)
+
+
+async def test_what_a_later_start_sets_aside_is_counted(tmp_path: Path) -> None:
+    """The daemon is killed while late readings wait for the database; their day is dropped, and they come again."""
+    store = MemoryStore({GROUP.name: GROUP})
+    async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
+        pipeline.receive(without_last(1, 11))
+        await eventually(lambda: pipeline.figures().committed.triggers == 10)
+        await drop_the_day(store, pipeline)
+        store.fail_with(StoreUnavailable("away"))
+        pipeline.receive(epoch_7(make_block(GROUP, [(n, LAST) for n in range(1, 11)])))
+        await eventually(lambda: pipeline.figures().waiting.readings == 10)
+    store.fail_with(None)
+    async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
+        await eventually(lambda: not pipeline.figures().waiting.blocks)
+        readings = _readings(pipeline.figures(), GroupRates(0, 0, 0, 0))
+        assert (readings.recovered, readings.aside, readings.unaccounted) == (10, {"older": 10}, 0)
+        assert letters(pipeline) == {int(AsideReason.DROPPED): 10}
 
 
 async def test_what_waits_holds_its_day_and_no_other() -> None:
