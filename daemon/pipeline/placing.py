@@ -27,11 +27,13 @@ class Placed:
     """What placing changed of a block.
 
     aside: so many readings that assembly had set aside are no longer that; doubtful: so many of these were doubtful.
-    doubles: so many readings were there already. triggers, readings: so many more the block has now.
+    late: so many that were late are set aside now. doubles: so many readings were there already. triggers, readings: so
+    many more the block has now.
     """
 
     aside: int = 0
     doubtful: int = 0
+    late: int = 0
     doubles: int = 0
     triggers: int = 0
     readings: int = 0
