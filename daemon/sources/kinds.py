@@ -49,8 +49,8 @@ BYTES = SourceMetric(
 )
 LOST_DATAGRAMS = SourceMetric(
     name="lost_datagrams",
-    text="Gaps in datagram numbers.",
-    is_counter=True,
+    text="Gaps in datagram numbers, less what came of them after all.",
+    is_counter=False,  # it may fall
     value=lambda status: status.lost_datagrams,
 )
 
