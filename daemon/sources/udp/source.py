@@ -47,7 +47,7 @@ class UdpSource:
         )
 
     async def stop(self) -> None:
-        """Read nothing more."""
+        """Read what has come, and nothing more."""
         self._receiving.close()
         for gather in self._gathers.values():
             gather.flush()

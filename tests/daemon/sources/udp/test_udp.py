@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 from daemon.sources.udp import UdpSource
 from daemon.sources.udp.datagram_numbers import GAP_MOST, GAPS_MOST, SENDERS_MOST, DatagramNumbers
+from daemon.sources.udp.receiver import DATAGRAM_LEAST, Address, Receiver
 from schemas.config import UdpSource as UdpConfig
 from schemas.readings import Array
 from schemas.wire import datagram_header
@@ -60,6 +61,34 @@ async def test_gaps_are_counted() -> None:
         await eventually(lambda: source.status().received == 25)
         assert source.status().lost_datagrams == 2
         assert logger.pipelines["bpm"].figures().lost_before == {"datagrams": 2 * GROUP.size}
+
+
+async def test_what_has_come_when_it_stops_is_taken() -> None:
+    async with logging_to_memory(GROUP) as logger:
+        async with listening(logger) as (source, client):
+            for trigger in range(1, 201):
+                client.send(whole(GROUP, trigger), trigger - 1)
+        assert (source.status().received, source.status().lost_datagrams) == (200 * GROUP.size, 0)
+        await eventually(lambda: logger.pipelines["bpm"].figures().committed.triggers == 200)
+
+
+async def test_datagrams_without_end_do_not_keep_it_from_stopping() -> None:
+    taken = 0
+
+    def take(data: memoryview, _: Address) -> None:
+        nonlocal taken
+        taken += 1
+        client.send(data)
+
+    receiver = Receiver(take=take, refuse=lambda reason: None)
+    address = await receiver.bind("127.0.0.1", 0, buffer_kib=64)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.connect(("127.0.0.1", int(address.rpartition(":")[2])))
+        for _ in range(10):
+            client.send(b"once more")
+        receiver.close()
+    assert not receiver.is_bound
+    assert 10 <= taken <= 2 * 64 * 1024 / DATAGRAM_LEAST
 
 
 async def test_what_is_no_datagram_of_ours_is_refused_by_reason() -> None:
