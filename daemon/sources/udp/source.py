@@ -86,14 +86,15 @@ class UdpSource:
         except ProtocolError as error:
             self._refusals.count(error.code, address[0])
             return
-        # Also of what is refused below: it has come, and is not lost.
-        lost = self._numbers.heard(address, datagram.sequence, datagram.count)
         intake = self._intakes.get(datagram.group)
+        # Also of what is refused below: it has come, and is not lost. Names of groups that are none can be made up.
+        named = "" if intake is None else datagram.group
+        for group, readings in self._numbers.heard(address, datagram.sequence, named, datagram.count).items():
+            if group and readings:
+                self._intakes[group].note_lost(readings, "datagrams")
         if intake is None:
             self._refusals.count("unknown-group", address[0])
             return
-        if lost:
-            intake.note_lost(lost, "datagrams")
         if datagram.record_size != intake.group.record.itemsize:
             self._refusals.count("wrong-record-size", address[0])
             return
