@@ -42,7 +42,10 @@ class SourceKind:
 
 
 CONNECTIONS = SourceMetric(
-    name="connections", text="Senders connected.", is_counter=False, value=lambda status: status.connections
+    name="connections",
+    text="Senders connected; of datagrams, those heard within a minute.",
+    is_counter=False,
+    value=lambda status: status.connections,
 )
 BYTES = SourceMetric(
     name="bytes", text="Bytes of readings received.", is_counter=True, value=lambda status: status.bytes

@@ -150,6 +150,11 @@ class DatagramNumbers:
         self.lost += lost.get(None, 0)
         return lost
 
+    def heard_lately(self) -> int:
+        """How many senders were heard within `SILENT_S`."""
+        since_s = self._clock() - SILENT_S
+        return sum(sender.heard_s > since_s for known in (self._new, self._at_work) for sender in known.values())
+
     def _sender(self, address: Address, sequence: int, now_s: float) -> _Sender:
         sender = self._at_work.get(address)
         if sender is not None:

@@ -60,7 +60,7 @@ class UdpSource:
         return SourceStatus(
             kind="udp",
             address=self._address,
-            connections=len(self._numbers),
+            connections=self._numbers.heard_lately(),
             received=sum(gather.received for gather in self._gathers.values()),
             bytes=self._bytes,
             refused=self._refusals.by_reason(),

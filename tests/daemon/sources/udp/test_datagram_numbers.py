@@ -215,6 +215,23 @@ def test_senders_without_end_do_not_fill_the_memory_or_displace_those_at_work() 
     assert numbers.lost == 2
 
 
+def test_who_was_heard_within_a_minute_is_known() -> None:
+    now_s = 0.0
+    numbers = DatagramNumbers(lambda: now_s)
+    for port in range(1000):
+        numbers.heard(("10.0.0.1", port), 0, "bpm", 1)
+    for sequence in range(100):
+        numbers.heard(SENDER, sequence, "bpm", 1)
+    assert numbers.heard_lately() == 1000
+    now_s = SILENT_S / 2
+    numbers.heard(SENDER, 100, "bpm", 1)
+    numbers.heard(("10.0.0.2", 5), 0, "bpm", 1)
+    now_s = SILENT_S
+    assert numbers.heard_lately() == 2
+    now_s = 2 * SILENT_S
+    assert numbers.heard_lately() == 0
+
+
 def test_forged_numbers_neither_hide_the_gaps_of_others_nor_grow_the_count_without_bound() -> None:
     numbers = DatagramNumbers()
     good, bad = ("10.0.0.2", 5), ("10.0.0.1", 5)

@@ -2,10 +2,12 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from daemon.sources.udp import UdpSource
+from daemon.sources.udp.datagram_numbers import SILENT_S
 from daemon.sources.udp.receiver import DATAGRAM_LEAST, Address, Receiver
 from schemas.config import UdpSource as UdpConfig
 from schemas.readings import Array
@@ -51,6 +53,14 @@ async def test_datagrams_become_triggers() -> None:
         status = source.status()
         assert (status.received, status.lost_datagrams, status.connections, status.refused) == (100, 0, 1, {})
     assert len(await logger.stored(GROUP)) == 100
+
+
+async def test_senders_that_were_heard_within_a_minute_are_the_connections() -> None:
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (source, client):
+        client.send(whole(GROUP, 1), 0)
+        await eventually(lambda: source.status().connections == 1)
+        source._numbers._clock = lambda: time.monotonic() + SILENT_S
+        assert source.status().connections == 0
 
 
 async def test_gaps_are_counted() -> None:
