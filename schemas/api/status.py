@@ -270,14 +270,14 @@ class SourceStatus(Model):
 
     kind: str
     address: str
-    connections: int
+    connections: int = Field(description="senders connected; of datagrams, those heard within a minute")
     received: int = Field(description="readings handed to assembly")
     bytes: int
     refused: dict[str, int] = Field(description="connections, greetings and datagrams refused, by reason")
     refused_most: dict[str, int] = Field(
         default_factory=dict, description="the addresses they came from most; a count is at most too high"
     )
-    lost_datagrams: int = Field(description="gaps in the senders' datagram numbers (UDP)")
+    lost_datagrams: int = Field(description="gaps in the senders' datagram numbers, less what came of them (UDP)")
 
 
 class Event(Model):
