@@ -1,7 +1,6 @@
 """Where sources put readings in: before there is a pipeline into the log alone, and afterwards into both."""
 
 import random
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.assembly import MOST_SESSIONS, Joined, Origin
 from daemon.pipeline.intake.catching_up import CatchingUp
 from daemon.pipeline.intake.columns import Columns
+from daemon.pipeline.intake.early_losses import EarlyLosses
 from daemon.pipeline.intake.replay import Replay
 from daemon.pipeline.intake.streams import Stream, Streams
 from daemon.pipeline.intake.subscriber import Subscriber
@@ -73,8 +73,7 @@ class Intake:
         )
         self._done = np.zeros(0, np.int64)  # by column, before there is a pipeline
         self._subscribers: list[Subscriber] = []
-        self._dropped: Counter[str] = Counter()
-        self._lost: Counter[str] = Counter()
+        self.early = EarlyLosses(group.name, events)
         self._is_full = False
         self._problem: str | None = None
 
@@ -90,10 +89,12 @@ class Intake:
             self._keeper.change_limits(max_bytes=journal.max_bytes, segment_bytes=journal.segment_bytes)
 
     async def end(self) -> None:
-        """Put on the disk what came; nothing comes any more."""
+        """Put on the disk what came, and report what could not be kept; nothing comes any more."""
         self.look()  # what is in no log does not keep the next start from another layout of the group
         if self._keeper is not None:
             await self._keeper.end()
+        if self._pipeline is None:
+            self.early.end(self.unsynced)
 
     # --- for sources --------------------------------------------------------------------------------------------
 
@@ -119,14 +120,14 @@ class Intake:
     def drop(self, reason: str, count: int) -> None:
         """Count readings that a source had to throw away."""
         if self._pipeline is None:
-            self._dropped[reason] += count
+            self.early.drop(reason, count)
         else:
             self._pipeline.drop(reason, count)
 
     def note_lost(self, readings: int, reason: str) -> None:
         """Count readings that are proven lost on their way here."""
         if self._pipeline is None:
-            self._lost[reason] += readings
+            self.early.lose(readings, reason)
         else:
             self._pipeline.note_lost(readings, reason)
 
@@ -342,10 +343,7 @@ class Intake:
         pipeline.end_taking_again()
         for key, column in replay.columns.items():
             pipeline.disconnect(column, ended=is_private(key))
-        for reason, count in self._dropped.items():
-            pipeline.drop(reason, count)
-        for reason, count in self._lost.items():
-            pipeline.note_lost(count, reason)
+        self.early.hand_over(pipeline)
         self._pipeline, self.waiting = pipeline, 0
         if replay.readings:
             self._events.info(
@@ -362,6 +360,11 @@ class Intake:
     def log_state(self) -> IntakeState | None:
         """How far the log is; None where there is none."""
         return None if self._keeper is None else self._keeper.state
+
+    @property
+    def unsynced(self) -> int:
+        """Readings that came for the log and are not on the disk yet, nor safe elsewhere."""
+        return self._streams.unsynced_readings
 
     def parts(self) -> list[Part]:
         """What of it has to move, for the watchdog."""
