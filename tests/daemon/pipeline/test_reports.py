@@ -19,7 +19,9 @@ from daemon.core.outside import Outside
 from daemon.pipeline.assembly import Origin
 from daemon.pipeline.intake import Intake, Subscriber, open_intake
 from daemon.pipeline.pipeline import Pipeline
-from schemas.batch import Stream
+from schemas.batch import JournalPosition, Stream
+from schemas.folders.blocks import Insertion
+from schemas.folders.reports import intervals_of
 from schemas.wire import Ack
 from tests.support.disks import REAL, StoppedClock
 from tests.support.pipelines import configured, eventually, journaling
@@ -99,6 +101,60 @@ async def test_a_conflict_is_a_dead_letter_before_the_position_moves_and_the_oth
         outcome = await pipeline.letters.retry()
         assert (outcome.committed, outcome.rejected) == (1, 0)
     assert await in_folder(folders) == expected([(0, 10, 2.0)])
+
+
+async def test_a_report_that_is_stored_may_be_sent_again_behind_another_value_that_was_rejected(tmp_path: Path) -> None:
+    store, folders = await reporting_to_memory()
+    async with journaling(store, CURRENTS, tmp_path) as pipeline:
+        for reports in ([(0, 10, 1.0)], [(0, 10, 2.0), (1, 20, 2.0)], [(0, 10, 1.0)], [(0, 10, 1.0)]):
+            pipeline.receive(readings_of(reports))
+            await done(pipeline)
+        figures = pipeline.figures()
+        assert (figures.committed.readings, figures.committed.dead_readings) == (4, 1)
+        folders.fail_with(StoreUnavailable("away"))
+        for value in (1.0, 3.0, 1.0):  # committed together
+            pipeline.receive(readings_of([(0, 10, value)]))
+        folders.fail_with(None)
+        await done(pipeline)
+        figures = pipeline.figures()
+        assert (figures.committed.readings, figures.committed.dead_readings) == (6, 2)
+        letters = [pipeline._dead_letters.read(letter) for letter in pipeline._dead_letters.pending]
+        assert [letter.late["ampere"].tolist() for letter in letters] == [[2.0], [3.0]]
+    assert await in_folder(folders) == expected([(0, 10, 1.0), (1, 20, 2.0)])
+
+
+async def test_of_several_values_that_come_in_several_blocks_before_one_is_stored_the_first_is(tmp_path: Path) -> None:
+    store, folders = await reporting_to_memory()
+    async with journaling(store, CURRENTS, tmp_path) as pipeline:
+        folders.fail_with(StoreUnavailable("away"))
+        for value in (1.0, 2.0, 1.0, 3.0, 2.0):
+            pipeline.receive(readings_of([(0, 10, value)]))
+        folders.fail_with(None)
+        await done(pipeline)
+        figures = pipeline.figures()
+        assert (figures.committed.readings, figures.committed.dead_readings) == (2, 3)
+    assert await in_folder(folders) == expected([(0, 10, 1.0)])
+
+
+async def test_a_retry_clears_the_letters_of_a_value_that_is_stored_and_leaves_the_others(tmp_path: Path) -> None:
+    """As where a value was rejected, and is stored now by whatever wrote it."""
+    store, folders = await reporting_to_memory()
+    async with journaling(store, CURRENTS, tmp_path) as pipeline:
+        pipeline.receive(readings_of([(0, 10, 1.0)]))
+        await done(pipeline)
+        for value in (2.0, 3.0):
+            pipeline.receive(readings_of([(0, 10, value)]))
+            await done(pipeline)
+        await folders.remove("/magnets/current")
+        await store.open()
+        (other,) = [folder.path for folder in await folders.folders()]
+        block = intervals_of(readings_of([(0, 10, 3.0)]), CURRENTS)
+        await folders.report(other, Insertion(block=block, source="hand", position=JournalPosition(sequence=1)))
+        outcome = await pipeline.letters.retry()
+        assert (outcome.committed, outcome.rejected) == (1, 1)
+        (letter,) = pipeline._dead_letters.pending
+        assert pipeline._dead_letters.read(letter).late["ampere"] == 2.0
+    assert await in_folder(folders) == expected([(0, 10, 3.0)])
 
 
 async def test_what_cannot_be_a_report_is_refused_or_set_aside(tmp_path: Path) -> None:
