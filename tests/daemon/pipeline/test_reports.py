@@ -1,6 +1,7 @@
 """Reports on change through the pipeline of their group, into a folder in memory."""
 
 import asyncio
+import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -314,3 +315,35 @@ async def test_a_report_of_the_intakes_log_has_the_same_time_again_after_a_kill_
     async with journaling(store, CURRENTS, tmp_path) as pipeline, taking_in(pipeline, tmp_path, outside):
         await done(pipeline)
     assert await in_folder(folders) == expected((0, time_ns, float(k)) for k, time_ns in enumerate(times))
+
+
+@pytest.mark.parametrize("has_times", [False, True])
+async def test_what_the_log_has_behind_a_gap_is_stored_and_without_a_time_once_more_when_it_is_sent_again(
+    tmp_path: Path, has_times: bool
+) -> None:
+    """With the first of two reports only what its sender sends again is left: the second has to lie behind that, too.
+
+    The sender asks for `committed`, and then for `received`; the daemon is killed before its journal is written.
+    """
+    store, folders = await reporting_to_memory()
+    times = [1000, 1001] if has_times else [0, 0]
+    killed = tmp_path / "killed"
+    async with journaling(store, CURRENTS, tmp_path) as pipeline, taking_in(pipeline, tmp_path) as intake:
+        folders.fail_with(StoreUnavailable("away"))
+        column = intake.connect(ack=Ack.COMMITTED, session=77, first=0, upto=0).column
+        intake.receive(readings_of([(0, times[0], 0.0)]), Origin.of(column, 0, 1))
+        intake.disconnect(column)
+        column = intake.connect(ack=Ack.RECEIVED, session=77, first=0, upto=1).column
+        intake.receive(readings_of([(0, times[1], 1.0)]), Origin.of(column, 1, 1))
+        await eventually(lambda: intake.log_state is not None and intake.log_state.synced == 2)
+        assert intake.acknowledged()[0][column] == 0
+        shutil.copytree(tmp_path / "intake", killed / "intake")
+    folders.fail_with(None)
+    async with journaling(store, CURRENTS, killed) as pipeline, taking_in(pipeline, killed) as intake:
+        joined = intake.connect(ack=Ack.RECEIVED, session=77, first=0, upto=2)
+        assert joined.resume == 0
+        for number in range(2):
+            intake.receive(readings_of([(0, times[number], float(number))]), Origin.of(joined.column, number, 1))
+        await eventually(lambda: intake.acknowledged()[0][joined.column] == 2)
+        await done(pipeline)
+    assert values_of(await in_folder(folders)) == ([0.0, 1.0] if has_times else [1.0, 0.0, 1.0])
