@@ -235,7 +235,8 @@ class DeadLetters:
 
     def is_blocked(self, letter: Letter, among: Collection[Letter]) -> bool:
         """Whether something of the same trigger that came before it is pending and not among those."""
-        same = self._index.of_key.get(letter.key, ())
+        # A report on change waits for none: the store has its value, or another one.
+        same = () if self._group.reports else self._index.of_key.get(letter.key, ())
         return len(same) > 1 and any(other.origin < letter.origin and other not in among for other in same)
 
     def read(self, letter: Letter) -> ClosedBlock:

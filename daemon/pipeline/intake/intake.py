@@ -13,6 +13,7 @@ from daemon.pipeline.assembly import MOST_SESSIONS, Joined, Origin
 from daemon.pipeline.intake.catching_up import CatchingUp
 from daemon.pipeline.intake.columns import Columns
 from daemon.pipeline.intake.early_losses import EarlyLosses
+from daemon.pipeline.intake.receipt_times import ReceiptTimes
 from daemon.pipeline.intake.replay import Replay
 from daemon.pipeline.intake.streams import Stream, Streams
 from daemon.pipeline.intake.subscriber import Subscriber
@@ -64,6 +65,8 @@ class Intake:
         self.stretches = Stretches(() if found is None else found.sessions, found_upto)
         self._streams = Streams(self.stretches, rng)
         self._columns = Columns(self._streams.nobody)
+        self._times = ReceiptTimes(ascend=group.reports)
+        self._times.begin_after(0 if found is None else found.newest_ns)
         self._catching_up = CatchingUp(
             group.name,
             self._keeper,
@@ -136,10 +139,7 @@ class Intake:
 
         A timestamp of 0 is replaced by the time of receipt, in place.
         """
-        now = self._now()
-        times = block["time_ns"]
-        if not times.all():
-            times[times == 0] = now.utc_ns
+        now = self._times.give(block["time_ns"], self._now())
         if self._pipeline is None:
             self.waiting += len(block)
             self._keep(block, Origin.of(-1, 0, len(block)) if origin is None else origin, now)
@@ -315,6 +315,7 @@ class Intake:
             doubtful_upto=self._catching_up.doubtful_upto,
             own=self._streams.private(),
         )
+        self._times.begin_after((pipeline.heard_s + 1) * 1_000_000_000 - 1)
         pipeline.subscribe(settled=self._settled, full=self._pipeline_full)
         self._pipeline_full(pipeline.is_full)
         await self._catching_up.put_through(replay)
