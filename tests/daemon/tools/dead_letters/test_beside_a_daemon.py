@@ -16,6 +16,7 @@ from daemon.tools.dead_letters import command, folder
 from schemas.batch import JournalPosition
 from schemas.config import parse_config
 from schemas.readings import InstrumentGroup
+from tests.daemon.pipeline.dead_letters.test_folder import take
 from tests.support.batches import batch_of, readings_of
 from tests.support.disks import REAL
 from tests.support.processes import here
@@ -97,7 +98,7 @@ def test_a_letter_that_makes_way_is_exported_from_where_it_lies_then(
     async def retry() -> None:
         one, two, three, _ = daemon.pending
         await daemon.move([one, two])
-        await daemon.committed([three])
+        await take(daemon, [three])
 
     meanwhile(lambda: asyncio.run(retry()))
     code, said, failed, triggers = exported(file, tmp_path / name)
@@ -150,7 +151,7 @@ def test_a_damaged_letter_is_not_taken_for_committed(
 
     def damage_and_retry() -> None:
         damage(daemon.pending[0])
-        asyncio.run(daemon.committed([daemon.pending[3]]))
+        asyncio.run(take(daemon, [daemon.pending[3]]))
 
     meanwhile(damage_and_retry)
     code, said, failed, triggers = exported(file, tmp_path / "a.csv")
