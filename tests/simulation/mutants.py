@@ -558,9 +558,9 @@ MUTANTS = (
     ),
     Mutant(
         name="remember no more dead letters than a window has triggers",
-        file="daemon/pipeline/dead_letters/folder.py",
-        text="        first = closing[-most] if len(closing) > most else 0\n",
-        to="        first = max(0, len(by_origin) - most)\n",
+        file="daemon/pipeline/dead_letters/at_start.py",
+        text="    first = closing[-most] if len(closing) > most else 0\n",
+        to="    first = max(0, len(by_origin) - most)\n",
         plan="more-dead-letters-than-a-window-has",
         also="have two rows of a trigger that two dead letters close",
     ),

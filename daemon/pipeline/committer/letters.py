@@ -16,7 +16,7 @@ ASIDE_REASONS = {
     AsideReason.OLDER: "its trigger is older than those that are remembered, and its run is unknown",
     AsideReason.AHEAD: "its trigger number is far beyond those of the other instruments",
     AsideReason.AMBIGUOUS: "a reading of that instrument and trigger is there, and nothing proves that it is the same",
-    AsideReason.CONFLICT: "another reading of that instrument and trigger is there",
+    AsideReason.CONFLICT: "another reading is in its place",
     AsideReason.EPOCH: "its epoch is older than those that are remembered, or too many epochs have begun",
     AsideReason.DOUBTFUL: "a reading of that instrument and trigger is there, and its run is unknown",
     AsideReason.PARTIAL: "some of its values are no finite numbers, and not all of them NaN",

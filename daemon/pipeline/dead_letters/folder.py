@@ -265,41 +265,19 @@ class DeadLetters:
         Raises:
             OSError: the disk failed.
         """
-        found = await self._workers.call(lambda: [self._read_whole(letter) for letter in letters])
+        found = await self._workers.call(lambda: [self.read_whole(letter) for letter in letters])
         for letter, block in zip(letters, found, strict=True):
             # Another one who read it may have found that first.
             if block is None and letter.serial in self._index.pending:
                 self._index.lose(letter)
         return [(letter, block) for letter, block in zip(letters, found, strict=True) if block is not None]
 
-    def _read_whole(self, letter: Letter) -> ClosedBlock | None:
+    def read_whole(self, letter: Letter) -> ClosedBlock | None:
+        """Read what a letter holds; None where that is damaged. Raises OSError."""
         try:
             return self.read(letter)
         except BadRecord:
             return None
-
-    def read_last(self, most: int) -> list[ClosedBlock]:
-        """Read the letters that close the last triggers, at most so many, and all that came since.
-
-        In the order of their origin, without what is damaged. What came late for a trigger is a letter of its own.
-
-        Raises:
-            OSError: the disk failed.
-        """
-        # One that has made way lies behind what belongs to its trigger.
-        by_origin = sorted(self.to_retry, key=lambda letter: letter.origin)
-        closing = [k for k, letter in enumerate(by_origin) if letter.triggers]
-        first = closing[-most] if len(closing) > most else 0
-        found = (self._read_whole(letter) for letter in by_origin[first:])
-        return [block for block in found if block is not None]
-
-    def read_newest(self, most_bytes: int) -> list[ClosedBlock]:
-        """Read the newest of all that is pending, at most so many bytes, without what is damaged; raises OSError."""
-        newest = list(reversed(self._index.pending.values()))
-        sizes = itertools.accumulate(letter.end - letter.start for letter in newest)
-        count = sum(1 for _ in itertools.takewhile(lambda size: size <= most_bytes, sizes))
-        found = (self._read_whole(letter) for letter in newest[:count])
-        return [block for block in found if block is not None]
 
     # --- keeping ------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from daemon.core.outside import Outside
 from daemon.pipeline.assembly import Runs
 from daemon.pipeline.closed_blocks import readings_of
 from daemon.pipeline.dead_letters import DeadLetters, Found, folder_of
+from daemon.pipeline.dead_letters.at_start import read_last, read_newest
 from daemon.pipeline.durable_state import DurableState, States, may_have
 from daemon.pipeline.journal import Acknowledged, Amount, Journal
 from daemon.pipeline.journal.segment import NO_RECORDS
@@ -208,7 +209,7 @@ def _open_dead_letters(
             journal=0 if found.journal is None else found.journal.id,
             formerly=found.formerly,
         )
-        return unreadable, letters.read_last(most), letters.read_newest(LETTERS_BYTES)
+        return unreadable, read_last(letters, most), read_newest(letters, LETTERS_BYTES)
     except OSError as error:
         raise CommandFailed(f"the dead letters cannot be used: {error}") from None
 

@@ -10,6 +10,7 @@ import pytest
 
 from daemon.pipeline.closed_blocks import merge, split
 from daemon.pipeline.dead_letters import DeadLetters, Reason
+from daemon.pipeline.dead_letters.at_start import read_last
 from daemon.pipeline.dead_letters.format import Letter
 from daemon.pipeline.dead_letters.left import pending_readings
 from daemon.pipeline.journal import Amount
@@ -354,7 +355,7 @@ async def test_the_last_triggers_are_read_with_all_that_came_late_for_them(tmp_p
     """However many letters that is: what is not known of a trigger opens it anew."""
     blocks = [(1, block_of(1, 3, missing=8)), *((2 + k, late_of(block_of(1, 3, missing=8), k)) for k in range(8))]
     letters = await kept(tmp_path, *blocks)
-    found = letters.read_last(2)
+    found = read_last(letters, 2)
     assert [block.ledger["trigger"].tolist() for block in found if block.triggers] == [[2], [3]]
     assert len(found) == 2 + 8 * 3
-    assert len(letters.read_last(3)) == len(letters.read_last(100)) == 3 + 8 * 3
+    assert len(read_last(letters, 3)) == len(read_last(letters, 100)) == 3 + 8 * 3

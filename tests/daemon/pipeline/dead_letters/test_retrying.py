@@ -8,6 +8,7 @@ import numpy as np
 from backends.memory.store import MemoryStore
 from daemon.pipeline.closed_blocks import merge, nothing_of
 from daemon.pipeline.dead_letters import DeadLetters, Outcome, Retrying
+from daemon.pipeline.dead_letters.at_start import read_last
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.ledger import unpack_missing
 from tests.daemon.pipeline.dead_letters.test_folder import GROUP, block_of, kept, late_of
@@ -84,6 +85,6 @@ async def test_a_trigger_that_made_way_is_followed_by_what_came_late_for_it(tmp_
     letters, store = await kept(tmp_path, (2, BLOCK), (3, late_of(BLOCK, 0))), await store_with()
     await letters.move(letters.pending[:1])
     assert [letter.origin for letter in letters.pending] == [2, 1]
-    assert [block.triggers for block in letters.read_last(1)] == [1, 0]
+    assert [block.triggers for block in read_last(letters, 1)] == [1, 0]
     assert (await retried(letters, store)).committed == 2
     assert stored(store) == TRIGGER | {(3, 0)}
