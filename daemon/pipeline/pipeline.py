@@ -293,14 +293,18 @@ class Pipeline:
         self._announcements.no_room_aside(self._assembly.counts.refused.get("no_room_aside", 0), is_full=is_full)
         self._losses.note_skipped(self._assembly.counts.skipped, self._now())
 
+    def ended(self, epoch: int) -> int | None:
+        """The run of an epoch that is over: it can be announced no more. None of any other."""
+        return self._assembly.ended(epoch)
+
     def announce_run(self, epoch: int) -> int | None:
         """The timing system was restarted, and has this epoch now; 0 where nobody knows it.
 
-        Returns the new run's number, None where it begins with the first reading that falls back.
+        Returns the new run's number, None where it begins later.
         """
         run, blocks = self._assembly.announce(epoch, self._now())
         self._handle(blocks)
-        self._announcements.run_announced(run)
+        self._announcements.run_announced(run, epoch)
         return run
 
     def note_risk(self, risk_ms: float) -> None:

@@ -259,6 +259,10 @@ class Assembly:
             self._end_step(now, out)
         return out
 
+    def ended(self, epoch: int) -> int | None:
+        """The run of an epoch that is over; None of any other."""
+        return self._runs.number_of(epoch) if self._runs.is_over(epoch) else None
+
     def announce(self, epoch: int, now: Instant) -> tuple[int | None, list[ClosedBlock]]:
         """Take note that the timing system was restarted, and has this epoch now; 0 where nobody knows it.
 

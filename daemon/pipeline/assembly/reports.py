@@ -140,6 +140,10 @@ class ReportAssembly(Outcomes):
             self._end_step(now, out)
         return out
 
+    def ended(self, epoch: int) -> int | None:
+        """Reports have no epochs."""
+        return None
+
     def announce(self, epoch: int, now: Instant) -> tuple[int | None, list[ClosedBlock]]:
         """A restart of the timing system is nothing to reports."""
         return None, []

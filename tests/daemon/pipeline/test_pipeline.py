@@ -100,6 +100,20 @@ async def test_groups_that_notice_a_restart_one_after_the_other_share_its_run() 
         assert logger.pipelines["toroid"].announce_run(8) == 3
 
 
+async def test_an_announced_epoch_that_may_not_begin_yet_waits_for_its_readings_and_for_no_number() -> None:
+    async with logging_to_memory(GROUP) as logger:
+        runs = [logger.pipelines["bpm"].announce_run(epoch) for epoch in range(1, 200)]
+        assert runs[-1] is None
+        assert logger.events.newest()[0].text == (
+            "group bpm: a restart was announced; too many epochs have begun within an hour, and the run of epoch 199"
+            " begins with its readings when it may"
+        )
+        assert logger.pipelines["bpm"].announce_run(0) is None
+        assert logger.events.newest()[0].text == (
+            "group bpm: a restart was announced; a new run begins with the first trigger number that falls back"
+        )
+
+
 async def test_nothing_is_refused_of_what_was_acknowledged_before_however_much_it_is(tmp_path: Path) -> None:
     """Readings of a journal that comes back, without an epoch: what becomes of them cannot be proven, and is kept."""
     async with journaling(MemoryStore({"bpm": GROUP}), GROUP, tmp_path) as pipeline:
