@@ -43,6 +43,7 @@ class ReportAssembly(Outcomes):
     """
 
     run = 0
+    has_begun = False
     newest: int | None = None
     open = 0
     held = 0
