@@ -65,8 +65,8 @@ class Span:
     end_ns: int
 
 
-def spans_of(periods: Iterable[Period]) -> tuple[Span, ...]:
-    """The stretches of time of periods, ascending; periods that touch are one stretch."""
+def spans_of(periods: Iterable[Period | Span]) -> tuple[Span, ...]:
+    """The stretches of time of periods, ascending; those that touch are one stretch."""
     spans: list[Span] = []
     for period in sorted(periods, key=lambda each: each.start_ns):
         if spans and period.start_ns <= spans[-1].end_ns:

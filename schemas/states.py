@@ -184,7 +184,7 @@ class AsideReason(IntEnum):
     DOUBTFUL = 6  # a reading of that number is there, and only a comparison tells whether this one is the same
     PARTIAL = 7  # a report on change of which some values are no finite numbers, and not all of them NaN
     FUTURE = 8  # a report on change whose time is far ahead of the clock of the daemon's node
-    DROPPED = 9  # its trigger is of a period whose readings were dropped by retention
+    DROPPED = 9  # its trigger is of a period whose readings were dropped by retention, or about to be
 
 
 FOR_THE_DATABASE = (AsideReason.OLDER, AsideReason.DOUBTFUL)

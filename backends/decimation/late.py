@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from backends.base import StoreUnavailable
 from schemas.batch import Batch, Layout
 from schemas.decimation import Decimated
 from schemas.readings import Array
@@ -25,18 +26,15 @@ class LateForReduced:
         for period in {*(each.period for each in account), *self._under_way}:
             self._periods.setdefault(period.group, []).append(period)
 
-    def note(self, batch: Batch, layout: Layout) -> None:
-        """A batch was committed."""
-        periods = self._periods.get(batch.group.name)
-        if not periods:
-            return
-        times = _times_of(batch, layout)
-        if not times.size or times.min() >= max(period.end_ns for period in periods):
-            return
-        late = self._late.setdefault(batch.group.name, set())
-        late |= {
-            each.name for each in periods if are_within([Span(start_ns=each.start_ns, end_ns=each.end_ns)], times).any()
-        }
+    @contextmanager
+    def committed(self, batch: Batch, layout: Layout) -> Iterator[None]:
+        """A batch is committed; where the database does not say so it may be there, and never be sent again."""
+        try:
+            yield
+        except StoreUnavailable:
+            self._note(batch, layout)
+            raise
+        self._note(batch, layout)
 
     @contextmanager
     def taken(self, period: Period) -> Iterator[None]:
@@ -58,6 +56,18 @@ class LateForReduced:
     def of(self, group: str) -> frozenset[str]:
         """Names of the periods."""
         return frozenset(self._late.get(group, ()))
+
+    def _note(self, batch: Batch, layout: Layout) -> None:
+        periods = self._periods.get(batch.group.name)
+        if not periods:
+            return
+        times = _times_of(batch, layout)
+        if not times.size or times.min() >= max(period.end_ns for period in periods):
+            return
+        late = self._late.setdefault(batch.group.name, set())
+        late |= {
+            each.name for each in periods if are_within([Span(start_ns=each.start_ns, end_ns=each.end_ns)], times).any()
+        }
 
 
 def _times_of(batch: Batch, layout: Layout) -> Array:

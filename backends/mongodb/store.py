@@ -131,8 +131,8 @@ class MongodbStore:
 
     async def commit(self, batch: Batch) -> None:
         """Commit a batch: readings, ledger, position, in this order."""
-        await self._writers[batch.group.name].commit(batch)
-        self._late.note(batch, self._collections[batch.group.name].layout)
+        with self._late.committed(batch, self._collections[batch.group.name].layout):
+            await self._writers[batch.group.name].commit(batch)
 
     async def rehearse(self, batch: Batch) -> None:
         """Do all of a commit but its end."""

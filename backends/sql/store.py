@@ -115,8 +115,8 @@ class SqlStore(ABC, Generic[C]):
 
     async def commit(self, batch: Batch) -> None:
         """Commit a batch in one transaction: position, readings, ledger."""
-        await self._writers[batch.group.name].commit(batch)
-        self._late.note(batch, self._tables[batch.group.name].layout)
+        with self._late.committed(batch, self._tables[batch.group.name].layout):
+            await self._writers[batch.group.name].commit(batch)
 
     async def rehearse(self, batch: Batch) -> None:
         """Do all of a commit but its end."""

@@ -236,7 +236,7 @@ async def _ledger_row(service: ApiService, group: InstrumentGroup, trigger: int,
 
 
 def _is_dropped(service: ApiService, group: InstrumentGroup, row: Any) -> bool:
-    return service.pipelines[group.name].dropped.concern(np.atleast_1d(row["time_ns"]))
+    return bool(service.pipelines[group.name].dropped.have(np.atleast_1d(row["time_ns"])).any())
 
 
 async def _is_decimated(service: ApiService, group: InstrumentGroup, row: Any) -> bool:

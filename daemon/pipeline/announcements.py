@@ -204,8 +204,9 @@ class Announcements:
 
     def retried(self, outcome: Outcome) -> None:
         """The dead letters were offered to the database again, through the API."""
-        if outcome.letters or outcome.problem is not None:
-            report = self._warning if outcome.committed < outcome.letters or outcome.problem else self._info
+        if outcome.letters or outcome.lost or outcome.problem is not None:
+            is_good = outcome.committed == outcome.letters and not outcome.lost and outcome.problem is None
+            report = self._info if is_good else self._warning
             report(f"dead letters were retried on request: {outcome.summary}")
 
     def discarded(self, amount: Amount) -> None:

@@ -76,9 +76,13 @@ class PipelineFigures:
 
     @property
     def aside(self) -> dict[str, int]:
-        """Readings for no trigger that is known, by reason, without those that the database could place."""
+        """Readings for no trigger that is known, by reason, without those that the database could place.
+
+        With them those that came late for what it has no more.
+        """
         aside, doubtful = dict(self.assembled.aside), self.committed.placed_doubtful
-        for reason, placed in (("older", self.committed.placed - doubtful), ("doubtful", doubtful)):
+        older = self.committed.placed - doubtful - self.committed.late_aside
+        for reason, placed in (("older", older), ("doubtful", doubtful)):
             if placed:
                 aside[reason] = aside.get(reason, 0) - placed
         return aside

@@ -1,7 +1,7 @@
 """What operators do with the dead letters of a group: these are retried, or discarded."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from backends.base import Store, StoreError
 from backends.ending import end_tasks
@@ -15,7 +15,7 @@ from schemas.retention import Period, are_within, spans_of
 class LettersOnRequest:
     """Offers the dead letters of one group to the store, also in the background, and says what became of them.
 
-    writing: see `Retrying`.
+    writing: see `Retrying`. lost: told of readings of earlier retries that the database has lost.
     """
 
     def __init__(
@@ -25,11 +25,14 @@ class LettersOnRequest:
         dead_letters: DeadLetters,
         writing: asyncio.Lock,
         announcements: Announcements,
+        *,
+        lost: Callable[[int], None],
     ) -> None:
         self._name = group.name
         self._dead_letters = dead_letters
         self._retrying = Retrying(store, group, dead_letters, writing)
         self._announcements = announcements
+        self._lost = lost
         self._retry: asyncio.Task[Outcome] | None = None
 
     @property
@@ -47,6 +50,8 @@ class LettersOnRequest:
         try:
             return await self._retrying.round()
         finally:
+            if self._retrying.outcome.lost:
+                self._lost(self._retrying.outcome.lost)
             self._announcements.retried(self._retrying.outcome)
 
     def begin_retry(self) -> None:

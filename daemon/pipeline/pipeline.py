@@ -40,7 +40,7 @@ class Pipeline:
     superseded: called when the store is at the position of another journal: this process can commit nothing more.
     pinned: sessions of which the intake's log may hold something.
     instruments: how each instrument is. letters: its dead letters, as operators deal with them. dropped: what of the
-    group was dropped by retention.
+    group was dropped by retention. heard_s: when an earlier process heard a session last, UTC; 0 where none is known.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Pipeline:
         self._announcements = Announcements(group.name, events, reports=group.reports)
         self._announcements.remember(recovered.history)
         self._recovered = recovered.amount
+        self.heard_s = int(recovered.state.sessions["seen_s"].max(initial=0))
         self._losses = Losses()
         if recovered.lost:
             self.note_lost(recovered.lost, "database")
@@ -77,7 +78,14 @@ class Pipeline:
         )
         self._dead_letters = recovered.dead_letters
         writing = asyncio.Lock()
-        self.letters = LettersOnRequest(store, group, recovered.dead_letters, writing, self._announcements)
+        self.letters = LettersOnRequest(
+            store,
+            group,
+            recovered.dead_letters,
+            writing,
+            self._announcements,
+            lost=lambda readings: self.note_lost(readings, "database"),
+        )
         self.dropped = DroppedPeriods((each.period for each in recovered.dropped), recovered.reduced)
         self._committer = Committer(
             store,

@@ -110,8 +110,8 @@ class Placer:
                 parts[0] = also_set_aside(parts[0], aside.readings[mine[which]], reason)
         block = merge(parts)
         placed = Placed(
-            # The others were late, and count as set aside where they are that now.
-            aside=int(np.count_nonzero(~left)) - late,
+            aside=int(np.count_nonzero(~left[late:])),
+            late=int(np.count_nonzero(left[:late])),
             doubtful=int(np.count_nonzero(~left & (aside.reason == AsideReason.DOUBTFUL))),
             doubles=doubles,
             triggers=block.triggers - last.block.triggers,

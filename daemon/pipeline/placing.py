@@ -27,11 +27,13 @@ class Placed:
     """What placing changed of a block.
 
     aside: so many readings that assembly had set aside are no longer that; doubtful: so many of these were doubtful.
-    doubles: so many readings were there already. triggers, readings: so many more the block has now.
+    late: so many that were late are set aside now. doubles: so many readings were there already. triggers, readings: so
+    many more the block has now.
     """
 
     aside: int = 0
     doubtful: int = 0
+    late: int = 0
     doubles: int = 0
     triggers: int = 0
     readings: int = 0
@@ -197,8 +199,9 @@ def with_letters(rows: Array, run: int, letters: Sequence[ClosedBlock], now: Ins
     ascending; letters: in the order in which they were kept.
     """
     closed = np.concatenate([rows[:0], *(block.ledger[block.ledger["run"] == run] for block in letters)])
-    every = np.concatenate([rows, closed[~np.isin(closed["trigger"], rows["trigger"])]])
-    every = every[np.argsort(every["trigger"], kind="stable")]
+    every = np.concatenate([rows, closed])
+    # Of a trigger that is closed twice the database takes the first, and rejects the others.
+    every = every[np.unique(every["trigger"], return_index=True)[1]]
     for block in letters:
         late = block.late[block.revised["run"][block.late_of] == run]
         late = late[np.isin(late["trigger"], every["trigger"])]

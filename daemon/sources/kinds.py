@@ -42,15 +42,18 @@ class SourceKind:
 
 
 CONNECTIONS = SourceMetric(
-    name="connections", text="Senders connected.", is_counter=False, value=lambda status: status.connections
+    name="connections",
+    text="Senders connected; of datagrams, those heard within a minute.",
+    is_counter=False,
+    value=lambda status: status.connections,
 )
 BYTES = SourceMetric(
     name="bytes", text="Bytes of readings received.", is_counter=True, value=lambda status: status.bytes
 )
 LOST_DATAGRAMS = SourceMetric(
     name="lost_datagrams",
-    text="Gaps in datagram numbers.",
-    is_counter=True,
+    text="Gaps in datagram numbers, less what came of them after all.",
+    is_counter=False,  # it may fall
     value=lambda status: status.lost_datagrams,
 )
 

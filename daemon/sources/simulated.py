@@ -37,9 +37,9 @@ class SimulatedSource:
         self._random = np.random.default_rng(config.seed)
         self._task: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
-        self._room.set()
         self._received = 0
         self._intake.subscribe(Subscriber(full=self._full))
+        self._full(self._intake.is_full)
 
     async def start(self) -> None:
         """Begin with trigger 1 of a new epoch, as a timing system does that was started with the daemon."""

@@ -270,14 +270,14 @@ class SourceStatus(Model):
 
     kind: str
     address: str
-    connections: int
+    connections: int = Field(description="senders connected; of datagrams, those heard within a minute")
     received: int = Field(description="readings handed to assembly")
     bytes: int
     refused: dict[str, int] = Field(description="connections, greetings and datagrams refused, by reason")
     refused_most: dict[str, int] = Field(
         default_factory=dict, description="the addresses they came from most; a count is at most too high"
     )
-    lost_datagrams: int = Field(description="gaps in the senders' datagram numbers (UDP)")
+    lost_datagrams: int = Field(description="gaps in the senders' datagram numbers, less what came of them (UDP)")
 
 
 class Event(Model):
@@ -369,6 +369,19 @@ class IntakeStatus(Model):
     waiting: int = Field(
         description="readings received since the start, while the database has not answered since then: what they "
         "belong to is found out when it does, and they are in no other count before"
+    )
+    unsynced: int = Field(
+        default=0,
+        description="readings that came for the log and are not on its disk yet: in memory alone, those for which "
+        "nobody waits, too",
+    )
+    refused: dict[str, int] = Field(
+        default={},
+        description="readings never stored, by reason, while the database has not answered since the start; the group "
+        "counts them when it does",
+    )
+    lost: dict[str, int] = Field(
+        default={}, description="readings proven lost on their way, by how, until then; the group counts them as well"
     )
     log_mib: float = Field(description="disk held by the intake's log")
     problem: str | None = Field(default=None, description="why it takes nothing now, in one line; it is tried again")

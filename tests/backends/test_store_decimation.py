@@ -12,9 +12,9 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from backends.base import Decimating, PeriodTouched, StoreBusy, StoreError, StoreUnavailable, Tiered
+from backends.base import BatchRejected, Decimating, PeriodTouched, StoreBusy, StoreError, StoreUnavailable, Tiered
 from backends.decimation.figures import figures_of
-from schemas.batch import JournalPosition, Layout
+from schemas.batch import Batch, JournalPosition, Layout
 from schemas.decimation import Bucket, Every, How, figures_bytes, reduced_dtype
 from schemas.marks import Mark
 from schemas.queries import LedgerTail, Means
@@ -256,6 +256,32 @@ async def test_a_late_reading_is_stored_raw_and_reduced_by_the_next_call(
     assert filled.store.late(GROUP.name) == frozenset()
     await filled.see_figures(1, kept=np.zeros(len(filled.written[1]), bool))
     await filled.see_whole()
+
+
+async def test_what_comes_late_is_known_where_the_answer_to_its_commit_is_lost(
+    filled: Filled, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who finds that it is there sends it no more."""
+    await filled.reduce()
+    await filled.store.decimated()
+    writer = filled.store._writers[GROUP.name]
+    really = writer.commit
+
+    async def unanswered(batch: Batch) -> None:
+        await really(batch)
+        raise StoreUnavailable("no answer")
+
+    async def rejected(_: Batch) -> None:
+        raise BatchRejected("not this one")
+
+    monkeypatch.setattr(writer, "commit", rejected)
+    with pytest.raises(BatchRejected):
+        await filled.late(rng)
+    assert filled.store.late(GROUP.name) == frozenset()
+    monkeypatch.setattr(writer, "commit", unanswered)
+    with pytest.raises(StoreUnavailable):
+        await filled.late(rng)
+    assert filled.store.late(GROUP.name) == {(await filled.period()).name}
 
 
 async def test_what_comes_late_while_a_period_is_reduced_is_known(filled: Filled, rng: np.random.Generator) -> None:

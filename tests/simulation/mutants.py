@@ -557,6 +557,22 @@ MUTANTS = (
         plan="epoch-of-dead-letters-that-another-host-gave-another-run",
     ),
     Mutant(
+        name="remember no more dead letters than a window has triggers",
+        file="daemon/pipeline/dead_letters/folder.py",
+        text="        first = closing[-most] if len(closing) > most else 0\n",
+        to="        first = max(0, len(by_origin) - most)\n",
+        plan="more-dead-letters-than-a-window-has",
+        also="have two rows of a trigger that two dead letters close",
+    ),
+    Mutant(
+        name="have two rows of a trigger that two dead letters close",
+        file="daemon/pipeline/placing.py",
+        text='    every = every[np.unique(every["trigger"], return_index=True)[1]]\n',
+        to='    every = every[np.argsort(every["trigger"], kind="stable")]\n',
+        plan="more-dead-letters-than-a-window-has",
+        also="remember no more dead letters than a window has triggers",
+    ),
+    Mutant(
         name="forget at a start what was discarded",
         file="daemon/pipeline/dead_letters/folder.py",
         text="                if is_over and not letter.is_aside:\n",

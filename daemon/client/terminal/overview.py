@@ -182,6 +182,8 @@ def _sources(status: Status) -> list[Text]:
 def _intake(group: str, intake: IntakeStatus) -> Text:
     waiting = f"{intake.waiting:,} readings wait for the database to answer, " if intake.waiting else ""
     text = Text.assemble((f"{group}  ", "bold"), f"{waiting}{intake.log_mib:,.1f} MiB in the intake's log")
+    if intake.waiting and intake.unsynced:
+        text.append(f" · {intake.unsynced:,} not on the disk yet")
     if intake.problem is not None:
         text.append(f" · {intake.problem}", "bold red")
     return text
@@ -277,8 +279,11 @@ def _at_risk(group: GroupStatus) -> str | Text:
 
 def _refused(status: Status) -> list[str]:
     groups = [(f"{name}: ", group.readings.refused) for name, group in status.groups.items()]
+    groups += [(f"{name}: ", intake.refused) for name, intake in status.intakes.items()]
     sources = [(f"{source.kind} {source.address}: ", source.refused) for source in status.sources]
     reasons = [f"{who}{reason} {n:,}" for who, refused in groups + sources for reason, n in refused.items() if n]
+    for name, intake in status.intakes.items():
+        reasons += [f"{name}: lost, {how} {n:,}" for how, n in intake.lost.items() if n]
     for name, group in status.groups.items():
         readings, letters = group.readings, group.dead_letters
         reasons += [f"{name}: set aside, {reason} {n:,}" for reason, n in readings.aside.items() if n]

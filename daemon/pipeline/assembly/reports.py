@@ -91,7 +91,7 @@ class ReportAssembly(Outcomes):
         )
 
     def receive(self, block: Array, origin: Origin | None, now: Instant) -> list[ClosedBlock]:
-        """Take readings: record dtype, shape (n,). A timestamp of 0 is replaced by the time of receipt, in place."""
+        """Take readings: record dtype, shape (n,). Each has a time by now: the intake gives those of receipt."""
         if origin is None:
             origin = Origin.of(-1, 0, len(block))
         self.counts.received += len(block)
@@ -157,9 +157,6 @@ class ReportAssembly(Outcomes):
 
     def _receive(self, block: Array, origin: Origin, now: Instant) -> None:
         block, origin = self._without_impossible(block, origin)
-        times = block["time_ns"]
-        if not times.all():
-            times[times == 0] = now.utc_ns
         block, origin = self._without_letters(block, origin)
         block, origin = self._without(have_part(block, self._group), block, origin, AsideReason.PARTIAL)
         if not self.was_acknowledged:  # it was no longer ahead then, or the clock of the node was another

@@ -22,6 +22,7 @@ class CommitCounts:
     placed: int = 0  # readings that assembly had set aside for the database to tell where they go
     placed_doubtful: int = 0  # of these, those that were doubtful
     placed_recovered: int = 0  # the same of blocks that an earlier process closed
+    late_aside: int = 0  # readings that assembly had as late, and that are set aside, whoever closed their block
     placed_doubles: int = 0  # readings that were there already, of these and of late ones
 
     def place(self, number: int, first_here: int, placed: Placed, sign: int = 1) -> None:
@@ -31,6 +32,7 @@ class CommitCounts:
         else:
             self.placed += sign * placed.aside
             self.placed_doubtful += sign * placed.doubtful
+        self.late_aside += sign * placed.late
         self.placed_doubles += sign * placed.doubles
 
 

@@ -334,8 +334,10 @@ class Committer:
 
         To an earlier process it may have done so without this one knowing; of what retention dropped it has the ledger.
         """
-        may_have_lost = self._has_lost or waiting.number < self._backlog.first_here
-        may_lack = may_have_lost or self._dead_letters.may_lack(waiting.block)
+        is_recovered = waiting.number < self._backlog.first_here
+        if is_recovered and self._letters.have_dropped(waiting):
+            self._dropped.were_set_aside(waiting.block.revised["time_ns"])
+        may_lack = self._has_lost or is_recovered or self._dead_letters.may_lack(waiting.block)
         may_lack = may_lack or self._dropped.concern(waiting.block.revised["time_ns"])
         if not may_lack or not len(waiting.block.revised) or self._group.reports:
             return waiting

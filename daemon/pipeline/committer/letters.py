@@ -21,7 +21,7 @@ ASIDE_REASONS = {
     AsideReason.DOUBTFUL: "a reading of that instrument and trigger is there, and its run is unknown",
     AsideReason.PARTIAL: "some of its values are no finite numbers, and not all of them NaN",
     AsideReason.FUTURE: "its time is more than an hour ahead of the clock of the daemon's node",
-    AsideReason.DROPPED: "the readings of its time were dropped by retention",
+    AsideReason.DROPPED: "the readings of its time were dropped by retention, or about to be",
 }
 """Why what assembly set aside is a dead letter."""
 
@@ -93,6 +93,10 @@ class LettersOfBlocks:
         found = await self._attempts.at_disk(CANNOT_READ, lambda: self._dead_letters.read_aside(waiting.number))
         parts = [(letter.key[1], block.aside.readings) for letter, block in found if block.aside is not None]
         return {reason: join([part for of, part in parts if of == reason]) for reason, _ in parts}
+
+    def have_dropped(self, waiting: Waiting) -> bool:
+        """Whether something of a block was set aside, when it came before, since retention was to drop its period."""
+        return AsideReason.DROPPED in self._kept_aside(waiting)
 
     def _kept_aside(self, waiting: Waiting) -> list[int]:
         """The reasons for which something of a block was kept when it came before."""

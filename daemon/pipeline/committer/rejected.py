@@ -15,9 +15,6 @@ from schemas.batch import ClosedBlock
 FOLLOWS = "it belongs to a trigger that is a dead letter"
 """Why what comes late for a dead letter is one, too: the database would have it without the trigger it completes."""
 
-REPORT_FOLLOWS = "a report of that instrument and time is a dead letter"
-"""Why another report of the same instrument and time is one, too."""
-
 
 class BlockPart(NamedTuple):
     """A trigger of a block that waits, or what came late for one."""
@@ -30,7 +27,8 @@ class BlockPart(NamedTuple):
 class RejectedParts:
     """Finds the parts that the store rejects by rehearsals, and keeps them as dead letters.
 
-    reports: whether the group reports on change.
+    reports: whether the group reports on change: then nothing follows anything. Which of several reports of one
+    instrument and time the store takes, it says by itself: the value that it has, however often.
     """
 
     def __init__(
@@ -46,7 +44,7 @@ class RejectedParts:
         self._dead_letters = dead_letters
         self._letters = letters
         self._announcements = announcements
-        self._follows_letter = Reason(REPORT_FOLLOWS if reports else FOLLOWS)
+        self._reports = reports
 
     async def without(self, blocks: list[Waiting], reason: Reason | None) -> list[BlockPart]:
         """Keep as dead letters what the store rejects of blocks; return the rest, which is not committed yet.
@@ -57,8 +55,9 @@ class RejectedParts:
         every = [BlockPart(waiting, part, keys_of(part)[0]) for waiting in blocks for part in split(waiting.block)]
         parts = [part for part in every if part.key not in self._dead_letters.of_block(part.waiting.number)]
         # In order: what comes late for a trigger is committed after it.
-        rejected = [(part, self._follows_letter) for part in parts if self._dead_letters.has(part.key)]
-        others = [part for part in parts if not self._dead_letters.has(part.key)]
+        follow = [not self._reports and self._dead_letters.has(part.key) for part in parts]
+        rejected = [(part, Reason(FOLLOWS)) for part in itertools.compress(parts, follow)]
+        others = [part for part, follows in zip(parts, follow, strict=True) if not follows]
         known = reason if len(others) == len(every) else None
         rejected += await self._rejected(others, blocks, known)
         return await self._keep_apart(others, rejected)
@@ -87,11 +86,7 @@ class RejectedParts:
         reason: why it rejects them together, where that is known. adds_up: offer each with those before it that the
         store would take: it may take each by itself, and not both of two with a unique index on what they share.
         """
-        of_trigger: dict[Key, list[BlockPart]] = {}
-        for part in parts:
-            of_trigger.setdefault(part.key, []).append(part)
-        triggers = list(of_trigger.values())
-
+        triggers = [[part] for part in parts] if self._reports else _by_trigger(parts)
         taken: list[BlockPart] = []
 
         async def offer(some: Sequence[list[BlockPart]]) -> Reason | None:
@@ -117,5 +112,12 @@ class RejectedParts:
         for upto in range(1, len(parts)):
             why = await self._transactions.rehearse([part.block for part in parts[:upto]], blocks)
             if why is not None:
-                return [(parts[upto - 1], why), *((part, self._follows_letter) for part in parts[upto:])]
+                return [(parts[upto - 1], why), *((part, Reason(FOLLOWS)) for part in parts[upto:])]
         return [(parts[-1], reason)]
+
+
+def _by_trigger(parts: Sequence[BlockPart]) -> list[list[BlockPart]]:
+    of_trigger: dict[Key, list[BlockPart]] = {}
+    for part in parts:
+        of_trigger.setdefault(part.key, []).append(part)
+    return list(of_trigger.values())

@@ -14,6 +14,7 @@ from daemon.pipeline.closed_blocks import ASIDE, Key, keys_of, revised_keys, tim
 from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, Reason, read, scan
 from daemon.pipeline.dead_letters.index import Index, Segment
 from daemon.pipeline.dead_letters.marks import DISCARDED, RETRIED, Marks
+from daemon.pipeline.dead_letters.retried import Retried
 from daemon.pipeline.dead_letters.writing import Writing
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.format import BadRecord, counted_of, group_checksum
@@ -48,7 +49,8 @@ class DeadLetters:
 
     All but `open`, `look`, `read` and what is awaited returns at once.
 
-    discards: how often all was thrown away. discarded_readings: what of it the database had rejected.
+    discards: how often all was thrown away. discarded_readings: what of it the database had rejected. lost: readings
+    that the database had taken of them, and has no more, nor has the folder; at least so many.
     quota_bytes: `room` is what is left of it; `keep` does not look at it.
     """
 
@@ -57,6 +59,7 @@ class DeadLetters:
     ) -> None:
         self.discards = 0
         self.discarded_readings = 0
+        self.lost = 0
         self._folder = folder
         self._group = group
         self._quota_bytes = quota_bytes
@@ -69,6 +72,8 @@ class DeadLetters:
         self._next = 1
         self._layout = group_checksum(group)
         self._marks = Marks(folder, outside.disk)
+        self._retried = Retried(folder, outside, self._marks, self._layout)
+        self._formerly: Collection[int] = ()
         self._journal = 0
         self._passed = 0
         self._times: dict[int, Array] = {}  # of triggers, by serial, as far as they were asked for
@@ -78,15 +83,16 @@ class DeadLetters:
         self,
         *,
         position: JournalPosition = NOWHERE,
-        retried: JournalPosition = NOWHERE,
+        retried: JournalPosition | None = None,
         journal: int | None = None,
         formerly: Collection[int] = (),
     ) -> list[Found]:
         """Take the folder over from the process before, and `look` through it; only for who holds the state folder.
 
         position: where the database is in the journal. retried: where it is in this folder, if it is an id of this one
-        that it names: up to there it has the letters that were retried. journal: the id of the journal that blocks come
-        from, if it is another than that of `position`; 0 where there is none. formerly: the ids that it had before.
+        that it names: up to there it has the letters that were retried; None where nobody asked it. journal: the id of
+        the journal that blocks come from, if it is another than that of `position`; 0 where there is none. formerly:
+        the ids that it had before.
 
         Raises:
             OSError: the folder cannot be used.
@@ -99,15 +105,17 @@ class DeadLetters:
             # the time that anything is acknowledged because it is here.
             self._disk.replace(paths[-1], self._disk.read(paths[-1], 0, self._disk.size(paths[-1])))
         unreadable = self.look(retried=retried, formerly=formerly)
+        if retried is not None and self._retried.is_behind(retried, self.ids):
+            self._retried.note(retried)
         if self.id:
             # In a copy of the folder the same numbers are given out, to other letters.
-            self._identity.succeed({retried.journal, *self._ids_found})
+            self._identity.succeed({(retried or NOWHERE).journal, *self._ids_found})
         if paths:
             # Before a position names it.
             self._identity.take(self._next)
         return unreadable
 
-    def look(self, *, retried: JournalPosition = NOWHERE, formerly: Collection[int] = ()) -> list[Found]:
+    def look(self, *, retried: JournalPosition | None = None, formerly: Collection[int] = ()) -> list[Found]:
         """Look through the folder, which another process may write to; return what cannot be read in whole.
 
         It writes nothing: a running daemon holds the file that it writes to open, whatever takes its name.
@@ -117,13 +125,25 @@ class DeadLetters:
             OSError: the folder cannot be read.
         """
         self._identity.load()
-        known = retried.sequence if retried.journal in self.ids else 0
         self._marks.load()
-        self._marks.set(RETRIED, self._layout, known)
-        paths = paths_in(self._disk, self._folder, ENDING)
-        found = [scan(self._disk, path, self._group) for path in paths]
+        self._retried.load()
+        self._formerly = formerly
+        if retried is not None:
+            self._retried.compare(retried, self.ids)
+        found = self._scan()
+        self._take_up(found)
+        serials = [letter.serial for segment in found for letter in segment.letters]
+        self._next = max(self._identity.next, self._marks.next, *(serial + 1 for serial in serials))
+        return [segment for segment in found if segment.is_other or segment.damaged]
+
+    def _scan(self) -> list[Found]:
+        return [scan(self._disk, path, self._group) for path in paths_in(self._disk, self._folder, ENDING)]
+
+    def _take_up(self, found: Sequence[Found]) -> None:
+        """Take up what segments hold, by the marks."""
+        self._index.clear()
         self._ids_found = {segment.folder for segment in found}
-        ours = [_renamed(segment, formerly, self._journal) for segment in found if not segment.is_other]
+        ours = [_renamed(segment, self._formerly, self._journal) for segment in found if not segment.is_other]
         newest = {letter.origin: letter.serial for segment in ours for letter in segment.letters}
         self._unread_bytes = sum(segment.nbytes for segment in found if segment.is_other)
         for segment in ours:
@@ -136,9 +156,7 @@ class DeadLetters:
                     self._index.note_discarded(letter.key)
         # Without a journal no block comes again, and its number is that of another one in this process.
         self._index.forget_blocks_of(0)
-        serials = [letter.serial for segment in found for letter in segment.letters]
-        self._next = max(self._identity.next, self._marks.next, *(serial + 1 for serial in serials))
-        return [segment for segment in found if segment.is_other or segment.damaged]
+        self.lost += self._retried.take_lost(self.to_retry)
 
     @property
     def id(self) -> int:
@@ -217,7 +235,8 @@ class DeadLetters:
 
     def is_blocked(self, letter: Letter, among: Collection[Letter]) -> bool:
         """Whether something of the same trigger that came before it is pending and not among those."""
-        same = self._index.of_key.get(letter.key, ())
+        # A report on change waits for none: the store has its value, or another one.
+        same = () if self._group.reports else self._index.of_key.get(letter.key, ())
         return len(same) > 1 and any(other.origin < letter.origin and other not in among for other in same)
 
     def read(self, letter: Letter) -> ClosedBlock:
@@ -260,14 +279,18 @@ class DeadLetters:
             return None
 
     def read_last(self, most: int) -> list[ClosedBlock]:
-        """Read the newest letters, at most so many, in the order of their origin, without what is damaged since.
+        """Read the letters that close the last triggers, at most so many, and all that came since.
+
+        In the order of their origin, without what is damaged. What came late for a trigger is a letter of its own.
 
         Raises:
             OSError: the disk failed.
         """
         # One that has made way lies behind what belongs to its trigger.
         by_origin = sorted(self.to_retry, key=lambda letter: letter.origin)
-        found = (self._read_whole(letter) for letter in by_origin[-most:])
+        closing = [k for k, letter in enumerate(by_origin) if letter.triggers]
+        first = closing[-most] if len(closing) > most else 0
+        found = (self._read_whole(letter) for letter in by_origin[first:])
         return [block for block in found if block is not None]
 
     def read_newest(self, most_bytes: int) -> list[ClosedBlock]:
@@ -344,11 +367,11 @@ class DeadLetters:
 
     # --- removing -----------------------------------------------------------------------------------------------
 
-    async def committed(self, letters: Sequence[Letter]) -> None:
-        """The database has these, and its position says so.
+    async def committed(self, letters: Sequence[Letter], position: JournalPosition) -> None:
+        """The database has these, and says so by this position.
 
         Raises:
-            OSError: the mark that says so cannot be written.
+            OSError: what says so in the folder cannot be written.
         """
         if not letters:
             return
@@ -356,8 +379,26 @@ class DeadLetters:
             self._index.forget(letter)
             self._marks.set(RETRIED, self._layout, letter.serial)
         async with self._turn:
-            await self._workers.call(self._marks.write, RETRIED)
+            await self._workers.call(self._retried.note, position)
         self.passed(self._passed)
+
+    async def put_back(self, found: JournalPosition) -> int:
+        """See whether a database at this position has lost what it had taken: what of that lies here is pending again.
+
+        Returns how many readings are lost. Not while letters are being offered, or moved.
+
+        Raises:
+            OSError: the folder cannot be read, or written.
+        """
+        if not self._retried.is_behind(found, self.ids):
+            return 0
+        before = self.lost
+        async with self._turn:
+            segments = await self._workers.call(self._scan)
+            self._retried.compare(found, self.ids)
+            await self._workers.call(self._retried.note, found)
+            self._take_up(segments)
+        return self.lost - before
 
     def passed(self, position: int) -> None:
         """The database has the blocks up to this number: none of them comes again after a crash."""

@@ -42,6 +42,12 @@ class Index:
         self.segments: dict[Path, Segment] = {}
         self.newest_discarded: dict[int, int] = {}
 
+    def clear(self) -> None:
+        """Forget all but what was discarded: the folder is looked through again."""
+        self.amount, self.aside_readings = Amount(), 0
+        for each in (self.pending, self.aside, self.of_key, self.of_block, self.segments):
+            each.clear()
+
     @property
     def nbytes(self) -> int:
         """Bytes of all segments."""

@@ -43,6 +43,10 @@ class Marks:
         """Take note of a serial; it is not in the file yet."""
         self._upto[name][group] = max(self._upto[name].get(group, 0), serial)
 
+    def take_back(self, name: str, group: int, serial: int) -> None:
+        """Take note that nothing beyond a serial is; it is not in the file yet."""
+        self._upto[name][group] = min(self._upto[name].get(group, 0), serial)
+
     def write(self, name: str) -> None:
         """Write a file; when it returns the disk has it. Raises OSError."""
         lines = [f"{group} {serial}\n" for group, serial in self._upto[name].items()]

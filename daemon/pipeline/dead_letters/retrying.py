@@ -17,7 +17,7 @@ import numpy as np
 from backends.base import BatchRejected, Store, StoreError, StoreUnavailable
 from daemon.pipeline.closed_blocks import merge
 from daemon.pipeline.dead_letters.finding import find_refused
-from daemon.pipeline.dead_letters.folder import DeadLetters
+from daemon.pipeline.dead_letters.folder import NOWHERE, DeadLetters
 from daemon.pipeline.dead_letters.format import Letter
 from daemon.pipeline.durable_state import DurableState, may_have
 from daemon.pipeline.gaps import CommittedGaps
@@ -43,7 +43,8 @@ class Outcome:
 
     letters: that there were to offer. committed: letters that the database took, with so many readings. rejected:
     letters that lie there still; reasons tells why, with how often, unless they had to wait for another. unreadable:
-    their bytes are damaged, and stay. aside: letters that are not offered, since assembly set them aside.
+    their bytes are damaged, and stay. aside: letters that are not offered, since assembly set them aside. lost:
+    readings that the database had taken in earlier rounds, and has no more: it was put back to an older state.
     problem: what ended the round before all were offered.
     """
 
@@ -53,6 +54,7 @@ class Outcome:
     rejected: int = 0
     unreadable: int = 0
     aside: int = 0
+    lost: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     running: bool = False
     problem: str | None = None
@@ -70,6 +72,8 @@ class Outcome:
             parts.append(f"{self.unreadable:,} damaged on the disk and left there")
         if self.aside:
             parts.append(f"{self.aside:,} set aside that no database takes")
+        if self.lost:
+            parts.append(f"{self.lost:,} readings of earlier retries lost with the database, which was put back")
         if self.done < self.letters:
             parts.append(f"{self.letters - self.done:,} not tried yet")
         reasons = [f"{count:,} x {reason}" for reason, count in self.reasons.items()]
@@ -125,12 +129,13 @@ class Retrying:
         self.outcome = outcome
 
     async def _offer_all(self) -> None:
-        found = await self._store.position(self._group.name, Stream.DEAD_LETTERS) or self._account
+        found = await self._store.position(self._group.name, Stream.DEAD_LETTERS) or NOWHERE
+        self.outcome.lost = await self._letters.put_back(found)
         is_ours = found.journal in self._letters.ids
         # Of another folder only the account goes on.
         self._account = replace(found, sequence=found.sequence if is_ours else 0, journal=self._letters.id)
         # What the database had taken when its answer was lost.
-        await self._letters.committed(list(self._letters.upto(self._account.sequence)))
+        await self._letters.committed(list(self._letters.upto(self._account.sequence)), found)
         outcome = self.outcome
         outcome.letters = sum(1 for _ in self._letters.to_retry)
         rejected: set[int] = set()
@@ -198,7 +203,7 @@ class Retrying:
         self.readings += readings
         self.outcome.committed += len(letters)
         self.outcome.readings += readings
-        await self._letters.committed(letters)
+        await self._letters.committed(letters, batch.position)
 
     async def _told_anew(self, blocks: Sequence[ClosedBlock]) -> ClosedBlock:
         """The blocks as one, whose revised rows say what the database has, and what comes with them.

@@ -1,7 +1,6 @@
 """Where sources put readings in: before there is a pipeline into the log alone, and afterwards into both."""
 
 import random
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,8 @@ from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.assembly import MOST_SESSIONS, Joined, Origin
 from daemon.pipeline.intake.catching_up import CatchingUp
 from daemon.pipeline.intake.columns import Columns
+from daemon.pipeline.intake.early_losses import EarlyLosses
+from daemon.pipeline.intake.receipt_times import ReceiptTimes
 from daemon.pipeline.intake.replay import Replay
 from daemon.pipeline.intake.streams import Stream, Streams
 from daemon.pipeline.intake.subscriber import Subscriber
@@ -64,6 +65,8 @@ class Intake:
         self.stretches = Stretches(() if found is None else found.sessions, found_upto)
         self._streams = Streams(self.stretches, rng)
         self._columns = Columns(self._streams.nobody)
+        self._times = ReceiptTimes(ascend=group.reports)
+        self._times.begin_after(0 if found is None else found.newest_ns)
         self._catching_up = CatchingUp(
             group.name,
             self._keeper,
@@ -73,8 +76,7 @@ class Intake:
         )
         self._done = np.zeros(0, np.int64)  # by column, before there is a pipeline
         self._subscribers: list[Subscriber] = []
-        self._dropped: Counter[str] = Counter()
-        self._lost: Counter[str] = Counter()
+        self.early = EarlyLosses(group.name, events)
         self._is_full = False
         self._problem: str | None = None
 
@@ -90,10 +92,12 @@ class Intake:
             self._keeper.change_limits(max_bytes=journal.max_bytes, segment_bytes=journal.segment_bytes)
 
     async def end(self) -> None:
-        """Put on the disk what came; nothing comes any more."""
+        """Put on the disk what came, and report what could not be kept; nothing comes any more."""
         self.look()  # what is in no log does not keep the next start from another layout of the group
         if self._keeper is not None:
             await self._keeper.end()
+        if self._pipeline is None:
+            self.early.end(self.unsynced)
 
     # --- for sources --------------------------------------------------------------------------------------------
 
@@ -119,14 +123,14 @@ class Intake:
     def drop(self, reason: str, count: int) -> None:
         """Count readings that a source had to throw away."""
         if self._pipeline is None:
-            self._dropped[reason] += count
+            self.early.drop(reason, count)
         else:
             self._pipeline.drop(reason, count)
 
     def note_lost(self, readings: int, reason: str) -> None:
         """Count readings that are proven lost on their way here."""
         if self._pipeline is None:
-            self._lost[reason] += readings
+            self.early.lose(readings, reason)
         else:
             self._pipeline.note_lost(readings, reason)
 
@@ -135,10 +139,7 @@ class Intake:
 
         A timestamp of 0 is replaced by the time of receipt, in place.
         """
-        now = self._now()
-        times = block["time_ns"]
-        if not times.all():
-            times[times == 0] = now.utc_ns
+        now = self._times.give(block["time_ns"], self._now())
         if self._pipeline is None:
             self.waiting += len(block)
             self._keep(block, Origin.of(-1, 0, len(block)) if origin is None else origin, now)
@@ -314,6 +315,7 @@ class Intake:
             doubtful_upto=self._catching_up.doubtful_upto,
             own=self._streams.private(),
         )
+        self._times.begin_after((pipeline.heard_s + 1) * 1_000_000_000 - 1)
         pipeline.subscribe(settled=self._settled, full=self._pipeline_full)
         self._pipeline_full(pipeline.is_full)
         await self._catching_up.put_through(replay)
@@ -342,10 +344,7 @@ class Intake:
         pipeline.end_taking_again()
         for key, column in replay.columns.items():
             pipeline.disconnect(column, ended=is_private(key))
-        for reason, count in self._dropped.items():
-            pipeline.drop(reason, count)
-        for reason, count in self._lost.items():
-            pipeline.note_lost(count, reason)
+        self.early.hand_over(pipeline)
         self._pipeline, self.waiting = pipeline, 0
         if replay.readings:
             self._events.info(
@@ -362,6 +361,11 @@ class Intake:
     def log_state(self) -> IntakeState | None:
         """How far the log is; None where there is none."""
         return None if self._keeper is None else self._keeper.state
+
+    @property
+    def unsynced(self) -> int:
+        """Readings that came for the log and are not on the disk yet, nor safe elsewhere."""
+        return self._streams.unsynced_readings
 
     def parts(self) -> list[Part]:
         """What of it has to move, for the watchdog."""

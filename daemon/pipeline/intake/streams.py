@@ -34,7 +34,8 @@ class Streams:
 
     def __init__(self, stretches: Stretches, rng: random.Random) -> None:
         self.by_session: dict[int, Stream] = {}
-        self.unsynced: deque[tuple[int, list[tuple[int, int]]]] = deque()
+        self.unsynced: deque[tuple[int, int, list[tuple[int, int]]]] = deque()  # number, readings, what moved
+        self.unsynced_readings = 0
         self._stretches = stretches
         self._rng = rng
         self.nobody = self.private()
@@ -89,16 +90,17 @@ class Streams:
             if stream is not None and kind == RunKind.READINGS:
                 stream.next = first + count
                 moved.append((key, first + count))
-        self.unsynced.append((number, moved))
+        readings = int(runs["count"].sum())
+        self.unsynced.append((number, readings, moved))
+        self.unsynced_readings += readings
 
     def sync(self, number: int) -> set[int]:
         """The records up to this one are on the disk; return the sessions of which they have something."""
         moved: set[int] = set()
-        while self.unsynced and self.unsynced[0][0] <= number:
-            for key, upto in self.unsynced.popleft()[1]:
-                if key in self.by_session:
-                    self.by_session[key].synced = upto
-                    moved.add(key)
+        for key, upto in self._leave(number):
+            if key in self.by_session:
+                self.by_session[key].synced = upto
+                moved.add(key)
         return moved
 
     def forget(self, number: int, wanted: Container[int]) -> None:
@@ -106,7 +108,15 @@ class Streams:
 
         wanted: sessions that are noted all the same.
         """
-        while self.unsynced and self.unsynced[0][0] <= number:
-            self.unsynced.popleft()
+        self._leave(number)
         for key in [key for key in self.by_session if key not in self._stretches and key not in wanted]:
             del self.by_session[key]
+
+    def _leave(self, number: int) -> list[tuple[int, int]]:
+        """Let go of the records up to this number; return which sessions they moved, and up to where."""
+        left = []
+        while self.unsynced and self.unsynced[0][0] <= number:
+            _, readings, moved = self.unsynced.popleft()
+            self.unsynced_readings -= readings
+            left += moved
+        return left

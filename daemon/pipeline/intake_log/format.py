@@ -84,8 +84,8 @@ def decode(number: int, body: bytes | memoryview, group: InstrumentGroup) -> Rec
     return Received(number=number, received_ns=int(counts["received_ns"]), runs=runs, readings=readings)
 
 
-def sessions_of(body: bytes | memoryview) -> tuple[list[int], int]:
-    """The sessions in a checked body, and how many readings it holds."""
+def sessions_of(body: bytes | memoryview) -> tuple[list[int], int, int]:
+    """The sessions in a checked body, how many readings it holds, and when these came."""
     counts = np.frombuffer(body, COUNTS, 1)[0]
     runs = np.frombuffer(body, RUN, int(counts["runs"]), COUNTS.itemsize)
-    return np.unique(runs["session"]).tolist(), int(counts["readings"])
+    return np.unique(runs["session"]).tolist(), int(counts["readings"]), int(counts["received_ns"])

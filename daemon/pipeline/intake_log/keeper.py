@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import islice
+from itertools import accumulate, islice, takewhile
 from typing import Any, TypeVar
 
 from daemon.core.supervision.progress_watch import Part
@@ -208,16 +208,25 @@ class IntakeKeeper:
             self._trimming.succeeded()
 
     def _write(self, waiting: Sequence[Received], now_s: float) -> None:
+        written = 0
         try:
-            for together in _together(waiting):
+            while written < len(waiting):
+                together = self._that_fit(waiting[written:])
                 self._tried = max(self._tried, together[-1].number)
                 self._log.append(together)
                 self._log.sync()
                 self._synced = together[-1].number
+                written += len(together)
         except (JournalFull, OSError) as error:
             self._writing.failed(f"the intake's log cannot be written: {error}", now_s)
         else:
             self._writing.succeeded()
+
+    def _that_fit(self, waiting: Sequence[Received]) -> Sequence[Received]:
+        """As many as there is room for, and at least one, which finds out whether there is any."""
+        sizes = accumulate(received.nbytes for received in waiting)
+        room = min(self._log.room, TOGETHER)
+        return waiting[: max(1, sum(1 for _ in takewhile(lambda size: size <= room, sizes)))]
 
     def _report(self) -> None:
         state = self._new_state()
@@ -261,16 +270,3 @@ def _answer(future: "Future[Any]", function: Callable[[], Any]) -> None:
     except Exception as error:
         future.set_exception(error)
         raise
-
-
-def _together(waiting: Sequence[Received]) -> list[list[Received]]:
-    """Divide them into parts of about so many bytes as are written as one."""
-    parts: list[list[Received]] = [[]]
-    size = 0
-    for received in waiting:
-        if parts[-1] and size + received.nbytes > TOGETHER:
-            parts.append([])
-            size = 0
-        parts[-1].append(received)
-        size += received.nbytes
-    return parts

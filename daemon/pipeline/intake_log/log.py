@@ -59,12 +59,14 @@ class _Segment:
 class IntakeFound:
     """What was found at the start. sessions: whose readings it holds. damaged: copies of what cannot be read.
 
+    newest_ns: when the last of it came, UTC; 0 where it holds nothing.
     doubtful_upto: what of records up to this number counts as settled may have been taken for lost; see `doubt`.
     """
 
     sessions: frozenset[int]
     readings: int
     damaged: tuple[Path, ...]
+    newest_ns: int = 0
     doubtful_upto: int = 0
 
 
@@ -88,6 +90,7 @@ class IntakeLog:
         self._group = group
         self._segments: list[_Segment] = []
         self._serial = 1
+        self._newest_ns = 0  # when the last of what was found came
         self._writer: SegmentWriter | None = None
         self._begun_ns = 0
         self._is_dirty = False
@@ -134,6 +137,7 @@ class IntakeLog:
             sessions=frozenset(sessions),
             readings=readings,
             damaged=tuple(damaged),
+            newest_ns=self._newest_ns,
             doubtful_upto=self._read_doubtful(),
         )
 
@@ -160,9 +164,10 @@ class IntakeLog:
                     damage = Damage(path=path, start=good_until, end=at, is_torn=False)
                     copies.append(set_aside(self._disk, self._folder, damage))
                 good_until = body + header.length
-                found, count = sessions_of(data[body:good_until])
+                found, count, received_ns = sessions_of(data[body:good_until])
                 sessions.update(found)
                 readings += count
+                self._newest_ns = max(self._newest_ns, received_ns)
                 numbers.append(header.sequence)
             nbytes = len(data)
         if not numbers:

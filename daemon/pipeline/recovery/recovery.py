@@ -159,9 +159,10 @@ async def recover_group(
         await outside.workers.call(partial(refuse_turned_off, state_dir, group.name, position, outside.disk))
     if found.recovery is not None:
         report_journal(group, found.recovery, events)
-    report_lost(group.name, found.lost, events)
     dead_letters = DeadLetters(folder_of(state_dir, group.name), group, outside)
     unreadable, rejected, letters = await outside.workers.call(_open_dead_letters, dead_letters, in_store, found, most)
+    lost = found.lost + dead_letters.lost
+    report_lost(group.name, lost, events)
     report_dead_letters(group, unreadable, dead_letters.amount, events)
     heard = heard_last(found.state.runs.values())
     rejected = _of_their_runs(rejected, in_store)
@@ -189,7 +190,7 @@ async def recover_group(
         others=in_store.others,
         own_id=0 if found.journal is not None else outside.rng.getrandbits(63) or 1,
         reach=position.sequence if found.recovery is None else found.recovery.reach,
-        lost=found.lost,
+        lost=lost,
         acknowledged=acknowledged,
         dropped=in_store.dropped,
         reduced=in_store.reduced,

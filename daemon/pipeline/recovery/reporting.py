@@ -26,8 +26,8 @@ def report_lost(group: str, readings: int, events: Events) -> None:
     if readings:
         events.error(
             f"group {group}: the database has lost {readings} readings that it had acknowledged before this start, and"
-            " the journal does not have them. Was it restored from a copy, is the volume of its data not mounted, or is"
-            " it another database? To put the right one in its place, stop the daemon first"
+            " neither the journal nor the dead letters have them. Was it restored from a copy, is the volume of its"
+            " data not mounted, or is it another database? To put the right one in its place, stop the daemon first"
         )
 
 

@@ -10,6 +10,9 @@ from schemas.wire import DATAGRAM_MAX
 DATAGRAMS_AT_ONCE = 256
 """Datagrams read before the event loop has its turn again."""
 
+DATAGRAM_LEAST = 512
+"""Bytes of its buffer that the kernel takes for even the smallest datagram, or more."""
+
 Address = tuple[Any, ...]
 
 
@@ -24,7 +27,7 @@ class Receiving(Protocol):
         """Let datagrams come in; return the address with its port; raises OSError."""
 
     def close(self) -> None:
-        """Take nothing more."""
+        """Take what has come by now, and nothing more."""
 
 
 class MakesReceiving(Protocol):
@@ -75,18 +78,25 @@ class Receiver:
         return f"{at}:{port}"
 
     def close(self) -> None:
-        """Read nothing more."""
-        if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket)
-            self._socket.close()
-            self._socket = None
+        """Read what the kernel has by now, which is lost otherwise, and nothing more.
+
+        However fast more comes, it ends: it reads as many datagrams as the buffer can hold, at most.
+        """
+        if self._socket is None:
+            return
+        asyncio.get_running_loop().remove_reader(self._socket)
+        self._read(self._socket, self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // DATAGRAM_LEAST)
+        self._socket.close()
+        self._socket = None
 
     def _readable(self) -> None:
-        for _ in range(DATAGRAMS_AT_ONCE):
-            if self._socket is None:
-                return
+        if self._socket is not None:
+            self._read(self._socket, DATAGRAMS_AT_ONCE)
+
+    def _read(self, bound: socket.socket, most: int) -> None:
+        for _ in range(most):
             try:
-                nbytes, address = self._socket.recvfrom_into(self._buffer)
+                nbytes, address = bound.recvfrom_into(self._buffer)
             except BlockingIOError:
                 return
             except OSError:  # an ICMP error of an earlier datagram; the socket itself goes on

@@ -47,7 +47,7 @@ class UdpSource:
         )
 
     async def stop(self) -> None:
-        """Read nothing more."""
+        """Read what has come, and nothing more."""
         self._receiving.close()
         for gather in self._gathers.values():
             gather.flush()
@@ -60,7 +60,7 @@ class UdpSource:
         return SourceStatus(
             kind="udp",
             address=self._address,
-            connections=len(self._numbers),
+            connections=self._numbers.heard_lately(),
             received=sum(gather.received for gather in self._gathers.values()),
             bytes=self._bytes,
             refused=self._refusals.by_reason(),
@@ -86,14 +86,15 @@ class UdpSource:
         except ProtocolError as error:
             self._refusals.count(error.code, address[0])
             return
-        # Also of what is refused below: it has come, and is not lost.
-        lost = self._numbers.heard(address, datagram.sequence, datagram.count)
         intake = self._intakes.get(datagram.group)
+        # Also of what is refused below: it has come, and is not lost. Names of groups that are none can be made up.
+        named = "" if intake is None else datagram.group
+        for group, readings in self._numbers.heard(address, datagram.sequence, named, datagram.count).items():
+            if group and readings:
+                self._intakes[group].note_lost(readings, "datagrams")
         if intake is None:
             self._refusals.count("unknown-group", address[0])
             return
-        if lost:
-            intake.note_lost(lost, "datagrams")
         if datagram.record_size != intake.group.record.itemsize:
             self._refusals.count("wrong-record-size", address[0])
             return

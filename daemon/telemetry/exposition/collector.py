@@ -1,7 +1,8 @@
 """The metrics for Prometheus, made from the status and the committers' histograms when they are asked for."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -157,19 +158,26 @@ def _counters(status: Status) -> Iterator[Metric]:
     refused = CounterMetricFamily(
         "triggerlog_readings_refused", "Readings never stored, by reason.", labels=["group", "reason"]
     )
-    for name, group in status.groups.items():
-        for reason, count in group.readings.refused.items():
-            refused.add_metric([name, reason], count)
+    early = [(name, intake.refused) for name, intake in status.intakes.items()]
+    _add(refused, [*((name, group.readings.refused) for name, group in status.groups.items()), *early])
     yield refused
+
+
+def _add(family: CounterMetricFamily | GaugeMetricFamily, counts: Iterable[tuple[str, Mapping[str, int]]]) -> None:
+    """Add what was counted of groups by reason: what an intake has not handed over yet is the group's all the same."""
+    sums: Counter[tuple[str, str]] = Counter()
+    for name, by_reason in counts:
+        sums.update({(name, reason): count for reason, count in by_reason.items()})
+    for labels, count in sums.items():
+        family.add_metric(labels, count)
 
 
 def _by_reason(status: Status) -> Iterator[Metric]:
     labels = ["group", "reason"]
     for key, text in _MAY_FALL:
         family = GaugeMetricFamily(f"triggerlog_readings_{key}", text, labels=labels)
-        for name, group in status.groups.items():
-            for reason, count in getattr(group.readings, key).items():
-                family.add_metric([name, reason], count)
+        early = [(name, intake.lost) for name, intake in status.intakes.items() if key == "lost"]
+        _add(family, [*((name, getattr(group.readings, key)) for name, group in status.groups.items()), *early])
         yield family
     lately = GaugeMetricFamily("triggerlog_readings_lost_lately", f"Readings proven lost {_LATELY}.", labels=labels)
     for name, group in status.groups.items():
@@ -265,15 +273,21 @@ def _intakes(status: Status) -> Iterator[Metric]:
     nbytes = GaugeMetricFamily("triggerlog_intake_log_bytes", "Disk held by the intake's log.", labels=["group"])
     waiting = GaugeMetricFamily(
         "triggerlog_intake_waiting_readings",
-        "Readings in the intake's log since the start, until the database answers for the first time.",
+        "Readings received since the start, until the database answers for the first time.",
+        labels=["group"],
+    )
+    unsynced = GaugeMetricFamily(
+        "triggerlog_intake_unsynced_readings",
+        "Readings that came for the intake's log and are not on its disk yet.",
         labels=["group"],
     )
     problem = GaugeMetricFamily("triggerlog_intake_log_failed", "1 while the log takes nothing.", labels=["group"])
     for name, intake in status.intakes.items():
         nbytes.add_metric([name], intake.log_mib * 2**20)
         waiting.add_metric([name], intake.waiting)
+        unsynced.add_metric([name], intake.unsynced)
         problem.add_metric([name], float(intake.problem is not None))
-    yield from (nbytes, waiting, problem)
+    yield from (nbytes, waiting, unsynced, problem)
 
 
 def _slips(status: Status) -> Iterator[Metric]:

@@ -284,7 +284,14 @@ def _intake(intake: Intake) -> IntakeStatus | None:
     log = intake.log_state
     if log is None:
         return None
-    return IntakeStatus(waiting=intake.waiting, log_mib=log.nbytes / 2**20, problem=log.problem)
+    return IntakeStatus(
+        waiting=intake.waiting,
+        unsynced=intake.unsynced,
+        refused=dict(intake.early.refused),
+        lost=dict(intake.early.lost),
+        log_mib=log.nbytes / 2**20,
+        problem=log.problem,
+    )
 
 
 def _disk(folder: Path, bytes_a_day: float | None) -> DiskStatus | None:

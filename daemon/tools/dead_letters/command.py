@@ -13,9 +13,9 @@ from daemon.client.api.asking import ask_daemon
 from daemon.client.api.reach import reach
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.outcome import CommandFailed, examples
-from daemon.core.outside import Outside
 from daemon.core.process.state_folder import StateFolderInUse, only_one
-from daemon.pipeline.dead_letters import DeadLetters, folder_of
+from daemon.pipeline.closed_blocks import words_of
+from daemon.pipeline.dead_letters import DeadLetters, Letter, folder_of
 from daemon.tools.options import AsJson, DaemonUrl, File, TokenFile
 from schemas.readings import InstrumentGroup
 
@@ -27,6 +27,9 @@ app = typer.Typer(
 )
 
 Group = Annotated[str | None, typer.Option(help="Only this group.", show_default="all")]
+NAMED = 10
+"""How many letters an export names that it could not read."""
+
 PATIENCE_S = 60.0
 """As long as a daemon takes for an answer."""
 
@@ -78,7 +81,11 @@ def export(
     group: Group = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it is there.")] = False,
 ) -> None:
-    """Write the dead letters into a file for numpy or a spreadsheet; they stay where they are."""
+    """Write the dead letters into a file for numpy or a spreadsheet; they stay where they are.
+
+    The daemon may run meanwhile. The exit code is 1 if a letter cannot be read; it is named.
+    """
+    from daemon.tools.dead_letters.causes import counted  # noqa: PLC0415
     from daemon.tools.dead_letters.export import export_csv, export_npz  # noqa: PLC0415
 
     opened = [(each, letters) for each, letters in _opened(load_config(file), group) if letters.amount.blocks]
@@ -88,15 +95,23 @@ def export(
         raise CommandFailed(f"--to: {to} is there already; name another file, or add --force to overwrite it")
     match to.suffix:
         case ".npz":
-            count = export_npz(to, opened)
+            taken = export_npz(to, opened)
         case ".csv":
             if len(opened) > 1:
                 names = ", ".join(each.name for each, _ in opened)
                 raise CommandFailed(f"--to: a CSV file holds one group, and there are {names}; choose with --group")
-            count = export_csv(to, *opened[0])
+            taken = export_csv(to, *opened[0])
         case _:
             raise CommandFailed(f"--to: {to} ends in neither .npz nor .csv; name one that does")
-    typer.echo(f"{to}: {count} readings of {sum(letters.amount.blocks for _, letters in opened)} dead letters")
+    typer.echo(f"{to}: {taken.readings} readings of {taken.letters} dead letters")
+    if taken.done:
+        typer.echo(f"{counted(taken.done, 'letter')} left out: committed or discarded meanwhile")
+    if taken.missing:
+        raise CommandFailed(
+            f"{counted(len(taken.missing), 'dead letter')} cannot be read any more, and {to} lacks"
+            f" {_named(taken.missing, [each for each, _ in opened])}: export once more with --force; if they are"
+            f" missing again, their file is damaged: `triggerlog dead-letters list {file}` names it"
+        )
 
 
 @app.command(
@@ -173,11 +188,24 @@ def _chosen(loaded: LoadedConfig, group: str | None) -> list[InstrumentGroup]:
     return list(groups.values()) if group is None else [groups[group]]
 
 
+def _named(missing: Sequence[Letter], groups: Sequence[InstrumentGroup]) -> str:
+    """Which letters, the first of them, in words."""
+    reporting = {group.name for group in groups if group.reports}
+    words = []
+    for letter in missing[:NAMED]:
+        name = letter.path.parent.name
+        what = "readings set aside" if letter.is_aside else words_of(letter.key, reports=name in reporting)
+        words.append(f"{what} (group {name})")
+    return ", ".join(words) + (f" and {len(missing) - NAMED:,} more" if len(missing) > NAMED else "")
+
+
 def _opened(loaded: LoadedConfig, group: str | None) -> Letters:
+    from daemon.tools.dead_letters.folder import look  # noqa: PLC0415
+
     opened = []
     for each in _chosen(loaded, group):
-        letters = DeadLetters(folder_of(loaded.state_dir, each.name), each, Outside.real())
-        for found in letters.look():
+        letters, problems = look(folder_of(loaded.state_dir, each.name), each)
+        for found in problems:
             typer.echo(f"warning: {found.problem}", err=True)
         opened.append((each, letters))
     return opened

@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 
 from daemon.pipeline.dead_letters.folder import DeadLetters
 from daemon.pipeline.dead_letters.format import Letter
-from daemon.pipeline.journal.format import BadRecord
+from daemon.tools.dead_letters.folder import Taken, read_each
 from schemas.batch import Aside, ClosedBlock
 from schemas.queries import answer_dtype
 from schemas.readings import Array, InstrumentGroup
@@ -36,8 +36,8 @@ def readings_of(block: ClosedBlock, group: InstrumentGroup) -> Array:
     return answer
 
 
-def export_npz(path: Path, groups: Sequence[tuple[InstrumentGroup, DeadLetters]]) -> int:
-    """Write a numpy archive; return how many readings are in it.
+def export_npz(path: Path, groups: Sequence[tuple[InstrumentGroup, DeadLetters]]) -> Taken:
+    """Write a numpy archive; return what is in it.
 
     For each group: `GROUP/readings`, as `schemas.queries.answer_dtype`; `GROUP/ledger`, the ledger rows, of a late
     letter the revised one; `GROUP/letter`, to which letter each reading belongs; and `about`, JSON: by group the units
@@ -48,9 +48,9 @@ def export_npz(path: Path, groups: Sequence[tuple[InstrumentGroup, DeadLetters]]
     """
     arrays: dict[str, Array] = {}
     about: dict[str, Any] = {}
-    count = 0
+    taken = Taken()
     for group, letters in groups:
-        whole = list(_whole(letters))
+        whole = list(read_each(letters, group, taken))
         parts = [readings_of(block, group) for _, block in whole]
         readings = np.concatenate([np.empty(0, answer_dtype(group)), *parts])
         # No group has a slash in its name: none is taken for another's ledger, or for an argument of savez.
@@ -64,30 +64,28 @@ def export_npz(path: Path, groups: Sequence[tuple[InstrumentGroup, DeadLetters]]
             "units": {"time_ns": "ns since 1970-01-01 UTC", **{each.name: each.unit for each in group.channels}},
             "letters": [as_json(letter) for letter, _ in whole],
         }
-        count += len(readings)
     with path.open("wb") as file:
         np.savez(file, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
-    return count
+    return taken
 
 
-def export_csv(path: Path, group: InstrumentGroup, letters: DeadLetters) -> int:
-    """Write a row a reading, with the units in the header; return how many readings are in it.
+def export_csv(path: Path, group: InstrumentGroup, letters: DeadLetters) -> Taken:
+    """Write a row a reading, with the units in the header; return what is in it.
 
     Raises:
         OSError: it cannot be written.
     """
     channels = [f"{each.name} [{each.unit}]" if each.unit else each.name for each in group.channels]
     head = ["run", "trigger", "instrument", "name", "time_ns [ns since 1970-01-01 UTC]", *channels, "kept", "reason"]
-    count = 0
+    taken = Taken()
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
         rows.writerow(head)
-        for letter, block in _whole(letters):
+        for letter, block in read_each(letters, group, taken):
             for run, trigger, instrument, *values in readings_of(block, group).tolist():
                 name = group.instruments[instrument]
                 rows.writerow([run, trigger, instrument, name, *values, clock(letter.kept_ns), letter.reason])
-                count += 1
-    return count
+    return taken
 
 
 def as_json(letter: Letter) -> dict[str, Any]:
@@ -108,11 +106,3 @@ def as_json(letter: Letter) -> dict[str, Any]:
 def clock(time_ns: int) -> str:
     """A moment in UTC, to the second."""
     return datetime.fromtimestamp(time_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def _whole(letters: DeadLetters) -> Iterator[tuple[Letter, ClosedBlock]]:
-    for letter in letters.pending:
-        try:
-            yield letter, letters.read(letter)
-        except (BadRecord, FileNotFoundError):
-            continue  # the daemon committed or moved it after the folder was listed

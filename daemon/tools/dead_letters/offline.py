@@ -57,11 +57,14 @@ def _opened(
     position: JournalPosition = NOWHERE,
     retried: JournalPosition = NOWHERE,
 ) -> DeadLetters:
-    """The dead letters; what is in a block of the journal that can come again is to be found then."""
+    """The dead letters; what is in a block of the journal that can come again is to be found then.
+
+    Letters that were kept under an id that the journal had before are of its blocks, too.
+    """
     journal = Identity(loaded.state_dir / "journal" / group.name, OUTSIDE)
     journal.load()
     letters = DeadLetters(folder_of(loaded.state_dir, group.name), group, OUTSIDE)
-    letters.open(position=position, retried=retried, journal=journal.id)
+    letters.open(position=position, retried=retried, journal=journal.id, formerly=journal.ids)
     return letters
 
 

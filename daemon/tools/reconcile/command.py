@@ -126,6 +126,12 @@ def _show(console: Console, name: str, found: Findings, verdicts: list[Verdict])
             f"{found.journal.readings:,} readings wait in the journal; the next start of the daemon commits them",
             soft_wrap=True,
         )
+    if found.received:
+        console.print(
+            f"{'' if found.journal is None else 'at most '}{found.received:,} readings wait in the intake's log;"
+            f" {'the daemon' if found.journal is None else 'the next start of the daemon'} commits them",
+            soft_wrap=True,
+        )
     if found.dead.readings:
         console.print(
             f"{found.dead.readings:,} readings are dead letters; `triggerlog dead-letters list FILE` shows the reasons",
@@ -150,7 +156,7 @@ def _daemon_rows(found: Findings) -> Iterator[Row]:
 
 
 def _rows(found: Findings) -> Iterator[Row]:
-    """The counts in database, journal and dead letters."""
+    """The counts in database, journal, intake's log and dead letters."""
     yield "account: committed ever", found.of_group("account_triggers"), found.of_group("account_readings")
     yield "counted in the ledger", found.counted("triggers"), found.counted("arrived")
     stored = found.counted("stored")
@@ -164,6 +170,9 @@ def _rows(found: Findings) -> Iterator[Row]:
     yield "missing by the ledger", None, found.counted("expected") - found.counted("arrived")
     if found.journal is not None:
         yield "in the journal, not committed", found.journal.triggers, found.journal.readings
+    if found.received:
+        at_most = "" if found.journal is None else ", at most"
+        yield f"in the intake's log, not committed{at_most}", None, found.received
     if found.dead.readings:
         yield "dead letters, in the state folder", found.dead.triggers, found.dead.readings
 
@@ -175,6 +184,7 @@ def _as_json(found: Findings, verdicts: list[Verdict]) -> Mapping[str, Any]:
         "runs": [dict(zip(names, row.tolist(), strict=True)) for row in found.totals],
         "daemon": None if found.after is None else found.after.model_dump(include={"triggers", "readings"}),
         "journal": None if found.journal is None else dataclasses.asdict(found.journal),
+        "received": found.received,
         "dead": dataclasses.asdict(found.dead),
         "lost": found.lost,
         "removed": found.removed,

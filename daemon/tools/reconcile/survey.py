@@ -13,11 +13,13 @@ from daemon.core.configuration.database import in_its_field, layout_of
 from daemon.core.outcome import CommandFailed, reason_of
 from daemon.core.outside import Outside, SystemDisk
 from daemon.pipeline.dead_letters import DeadLetters, folder_of
+from daemon.pipeline.intake_log import folder_of as intake_folder_of
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.acknowledged import read_acknowledged, readings_behind
 from daemon.pipeline.journal.identity import read_ids
 from daemon.pipeline.journal.left import held_by
 from daemon.pipeline.journal.segment import paths_in, scan
+from daemon.tools.reconcile.received import unsettled_in
 from daemon.tools.reconcile.verdicts import Findings
 from schemas.api.status import GroupStatus, Status
 from schemas.batch import JournalPosition
@@ -71,13 +73,18 @@ class Survey:
         counting(section.name)
         totals = await self._count(section)
         after = None if before is None else await self._status_after(before, section.name, totals)
-        journal, lost = None, 0
+        journal, lost, received = None, 0, 0
         group = _status_of(after, section.name)
-        if group is not None:
+        if after is not None and group is not None:
             lost = group.readings.lost.get("database", 0)
-        if before is None:
+            intake = after.intakes.get(section.name)
+            received = 0 if intake is None else intake.waiting
+        else:
             folder = self._loaded.state_dir / "journal" / section.name
             position = await self._store.position(section.name) or JournalPosition(sequence=0)
+            # What is closed meanwhile goes from the log to the journal: counted twice, and not missed.
+            log = intake_folder_of(self._loaded.state_dir, section.name)
+            received = await asyncio.to_thread(received_in, log, folder, position)
             journal = await asyncio.to_thread(waiting_in, folder, position)
             if position.sequence or not totals["triggers"].any():
                 lost = await asyncio.to_thread(lost_of, folder, position)
@@ -88,6 +95,7 @@ class Survey:
             before=_status_of(before, section.name),
             after=_status_of(after, section.name),
             journal=journal,
+            received=received,
             dead=await self._dead(section, after),
             lost=lost,
             reduced=await self._reduced(section),
@@ -166,6 +174,23 @@ def lost_of(folder: Path, position: JournalPosition) -> int:
         raise CommandFailed(f"the journal in {folder} cannot be read: {reason_of(error)}") from None
     lacking = readings_behind(noted, position, {identity, *former})
     return max(0, lacking - waiting_in(folder, position, upto=noted.sequence).readings) if lacking else 0
+
+
+def received_in(log: Path, folder: Path, position: JournalPosition) -> int:
+    """How many readings an intake's log holds at most beyond what a database at this position has.
+
+    folder: of the journal.
+
+    Raises:
+        CommandFailed: it cannot be read.
+    """
+    try:
+        identity, _, *former = read_ids(folder, DISK) or (0, 0)
+        return unsettled_in(log, position, {identity, *former} - {0}, DISK)
+    except OSError as error:
+        raise CommandFailed(f"the intake's log in {log} cannot be read: {reason_of(error)}") from None
+    except ValueError as error:
+        raise CommandFailed(f"the intake's log in {log} cannot be compared with the database: {error}") from None
 
 
 def waiting_in(folder: Path, position: JournalPosition, *, upto: int = NUMBERS_MOST) -> Amount:

@@ -30,11 +30,12 @@ def outage_rows(status: Status) -> list[Row]:
 
 
 def _in_intake(name: str, intake: IntakeStatus) -> Row:
+    behind = f"; {count(intake.unsynced)} of them are not on the disk yet" if intake.unsynced else ""
     return row(
         name,
         group=name,
         waiting=cell(NONE, -1),
-        readings=cell(count(intake.waiting), intake.waiting, title="in the intake's log"),
+        readings=cell(count(intake.waiting), intake.waiting, title=f"in the intake's log{behind}"),
         room=cell(intake.problem or NONE, -1, over=intake.problem is not None),
         drained=cell("when it is back", over=True),
         risk=cell(NONE, -1),
@@ -263,9 +264,10 @@ def account_note(status: Status) -> str:
     found = []
     for name, group in status.groups.items():
         readings = group.readings
-        why = {"refused": readings.refused, "aside": readings.aside, "lost": readings.lost}
-        found += [f"{what}: {name}: {reasons(counts)}" for what, counts in why.items() if any(counts.values())]
-    return " · ".join(found)
+        found += [("refused", name, readings.refused), ("aside", name, readings.aside), ("lost", name, readings.lost)]
+    for name, intake in status.intakes.items():
+        found += [("refused", name, intake.refused), ("lost", name, intake.lost)]
+    return " · ".join(f"{what}: {name}: {reasons(counts)}" for what, name, counts in found if any(counts.values()))
 
 
 def _count(value: int, *, over: bool = False) -> Cell:

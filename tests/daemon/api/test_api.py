@@ -1,6 +1,7 @@
 """The control API over a real socket, with pipelines that commit into memory."""
 
 import asyncio
+import errno
 import math
 import re
 import time
@@ -28,6 +29,7 @@ from daemon.core.outside import Outside
 from daemon.decimation.keeper import DecimationKeeper
 from daemon.folders.opened import OpenedFolders
 from daemon.marks import MarkKeeper
+from daemon.pipeline.intake import open_intake
 from daemon.pipeline.pipeline import Pipeline
 from daemon.telemetry.status.reporter import Reporter, WorkloadsStatus
 from daemon.telemetry.status.storage import StorageReport
@@ -44,6 +46,7 @@ from schemas.readings import InstrumentGroup
 from schemas.retention import Span
 from schemas.states import DaemonState
 from tests.support.batches import batch_of
+from tests.support.disks import FaultyDisk, faulty
 from tests.support.pipelines import Logger, eventually, logging_to_memory
 from tests.support.readings import PERIOD_NS, make_block, make_group, time_of, whole
 
@@ -345,6 +348,31 @@ async def test_gaps_are_in_the_status_and_in_the_metrics() -> None:
         api.logger.pipelines["bpm"].note_lost(-2, "datagrams")
         metrics = (await api.client.get("/metrics")).text
         assert 'triggerlog_readings_lost_lately{group="bpm",reason="datagrams"} 5.0' in metrics
+
+
+async def test_what_is_refused_and_lost_before_the_database_answers_is_in_both(tmp_path: Path) -> None:
+    """It was in neither, and what waited in memory alone was told to be in the log."""
+    disk = FaultyDisk()
+    async with served() as api:
+        intake = await open_intake(GROUP, CONFIG, tmp_path, api.logger.events, outside=faulty(disk))
+        api.logger.intakes["bpm"] = intake
+        disk.failing["create"] = OSError(errno.ENOSPC, "no space left on device")
+        intake.start()
+        intake.receive(whole(GROUP, 1, 2))
+        intake.drop("backlog", 7)
+        intake.note_lost(4, "datagrams")
+        api.logger.pipelines["bpm"].drop("backlog", 1)
+        told = (await api.client.get("/api/v1/status")).json()["intakes"]["bpm"]
+        assert told["waiting"] == told["unsynced"] == 2 * GROUP.size
+        assert (told["refused"], told["lost"]) == ({"backlog": 7}, {"datagrams": 4})
+        metrics = (await api.client.get("/metrics")).text
+        for line in (
+            f'triggerlog_intake_unsynced_readings{{group="bpm"}} {2 * GROUP.size}.0',
+            'triggerlog_readings_refused_total{group="bpm",reason="backlog"} 8.0',
+            'triggerlog_readings_lost{group="bpm",reason="datagrams"} 4.0',
+        ):
+            assert line in metrics
+        await intake.end()
 
 
 async def test_stream_sends_whole_snapshots() -> None:

@@ -5,9 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from backends.base import StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.pipeline.assembly import Origin
 from daemon.pipeline.pipeline import Pipeline
+from daemon.telemetry.status.reporter import GroupRates, _readings
+from schemas.batch import Batch
 from schemas.queries import Totals
 from schemas.readings import Array, join
 from schemas.retention import Period, Rule
@@ -22,9 +25,13 @@ DAY_NS = 86_400_000_000_000
 LAST = GROUP.size - 1
 
 
-async def drop_the_day(store: MemoryStore, pipeline: Pipeline) -> Period:
+def day() -> Period:
     start_ns = START_NS // DAY_NS * DAY_NS
-    period = Period(group=GROUP.name, name="day", start_ns=start_ns, end_ns=start_ns + DAY_NS)
+    return Period(group=GROUP.name, name="day", start_ns=start_ns, end_ns=start_ns + DAY_NS)
+
+
+async def drop_the_day(store: MemoryStore, pipeline: Pipeline) -> Period:
+    period = day()
     assert not pipeline.waits_for(period)
     pipeline.dropped.add(period)
     await store.drop(period, Rule.AGE, at_ns=1, patience_s=1)
@@ -81,6 +88,52 @@ async def test_readings_of_a_dropped_day_that_are_sent_again_are_doubles(last: i
         assert await stored_and_dropped(store) == (0, last * GROUP.size, last * GROUP.size)
 
 
+@pytest.mark.parametrize("instrument", [0, LAST])
+async def test_what_was_set_aside_for_a_day_that_stays_is_not_in_its_ledger(instrument: int) -> None:
+    """Assembly remembers that it arrived, and says so when anything more comes for its trigger."""
+    async with logging_to_memory(GROUP, assembly=SMALL) as logger:
+        pipeline, store = logger.pipelines["bpm"], logger.store
+        pipeline.receive(without_last(1, 11))
+        await eventually(lambda: pipeline.figures().committed.triggers == 10)
+        pipeline.dropped.add(day())
+        pipeline.receive(epoch_7(make_block(GROUP, [(1, LAST)])))
+        await eventually(lambda: pipeline.figures().letters_aside == 1)
+        await eventually(lambda: not pipeline.figures().waiting.blocks)
+        pipeline.dropped.take_out(day())
+        pipeline.receive(epoch_7(make_block(GROUP, [(1, instrument)])))
+        pipeline.receive(epoch_7(make_block(GROUP, [(2, LAST)])))
+        await eventually(lambda: pipeline.figures().committed.readings == 10 * LAST + 1)
+        await eventually(lambda: not pipeline.figures().waiting.blocks)
+        assert await stored_and_dropped(store) == (10 * LAST + 1, 0, 10 * LAST + 1)
+        assert letters(pipeline) == {int(AsideReason.DROPPED): 1}
+        assert unaccounted(pipeline) == 0
+
+
+async def test_nor_is_it_where_the_daemon_was_killed_before_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal has it as late, the dead letters have it, and the day was only claimed by the process before."""
+
+    async def away(_: Batch) -> None:
+        raise StoreUnavailable("away")
+
+    store = MemoryStore({GROUP.name: GROUP})
+    async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
+        pipeline.receive(without_last(1, 11))
+        await eventually(lambda: pipeline.figures().committed.triggers == 10)
+        pipeline.dropped.add(day())
+        monkeypatch.setattr(store, "commit", away)
+        pipeline.receive(epoch_7(make_block(GROUP, [(1, LAST)])))
+        await eventually(lambda: pipeline.figures().letters_aside == 1)
+    async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
+        pipeline.receive(epoch_7(make_block(GROUP, [(1, 0), (2, LAST)])))
+        monkeypatch.undo()
+        await eventually(lambda: pipeline.figures().committed.readings == 1)
+        await eventually(lambda: not pipeline.figures().waiting.blocks)
+        assert await stored_and_dropped(store) == (10 * LAST + 1, 0, 10 * LAST + 1)
+        assert letters(pipeline) == {int(AsideReason.DROPPED): 1}
+
+
 async def test_a_trigger_of_a_dropped_day_that_never_closed_makes_no_new_one() -> None:
     async with logging_to_memory(GROUP, assembly=SMALL) as logger:
         pipeline, store = logger.pipelines["bpm"], logger.store
@@ -106,6 +159,24 @@ async def test_a_daemon_that_is_started_later_knows_what_was_dropped(tmp_path: P
         await eventually(lambda: pipeline.figures().duplicate == 100 * LAST)
         assert letters(pipeline) == {int(AsideReason.DROPPED): 100}
         assert await stored_and_dropped(store) == (0, 100 * LAST, 100 * LAST)
+
+
+async def test_what_a_later_start_sets_aside_is_counted(tmp_path: Path) -> None:
+    """The daemon is killed while late readings wait for the database; their day is dropped, and they come again."""
+    store = MemoryStore({GROUP.name: GROUP})
+    async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
+        pipeline.receive(without_last(1, 11))
+        await eventually(lambda: pipeline.figures().committed.triggers == 10)
+        await drop_the_day(store, pipeline)
+        store.fail_with(StoreUnavailable("away"))
+        pipeline.receive(epoch_7(make_block(GROUP, [(n, LAST) for n in range(1, 11)])))
+        await eventually(lambda: pipeline.figures().waiting.readings == 10)
+    store.fail_with(None)
+    async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
+        await eventually(lambda: not pipeline.figures().waiting.blocks)
+        readings = _readings(pipeline.figures(), GroupRates(0, 0, 0, 0))
+        assert (readings.recovered, readings.aside, readings.unaccounted) == (10, {"older": 10}, 0)
+        assert letters(pipeline) == {int(AsideReason.DROPPED): 10}
 
 
 async def test_what_waits_holds_its_day_and_no_other() -> None:

@@ -34,7 +34,8 @@ def rows_of(*blocks: Array) -> Array:
     """Ledger rows as assembly closes these."""
     assembly = Assembly(GROUP, timeout_ns=1000, window=256, max_open=64, runs=Runs())
     closed = [part for block in blocks for part in assembly.receive(epoch_7(block), None, Instant(START_NS, 0))]
-    rows = np.concatenate([part.ledger for part in [*closed, *assembly.flush(Instant(START_NS, 1))]])
+    parts = [*closed, *assembly.flush(Instant(START_NS, 1))]
+    rows = np.concatenate([np.empty(0, ledger_dtype(GROUP.size)), *(part.ledger for part in parts)])
     return np.sort(rows, order="trigger")
 
 
@@ -379,3 +380,13 @@ def test_a_dead_letter_closes_its_trigger_and_is_no_word_on_others_readings() ->
     rows = with_letters(in_database, 1, [closing, late], NOW)
     assert rows["trigger"].tolist() == [1, 2]
     assert [missing_instruments(row, GROUP.size) for row in rows] == [[1, 3, 4], [1, 3, 4]]
+
+
+def test_a_trigger_that_two_dead_letters_close_has_one_row() -> None:
+    """The database takes the first, and rejects the other."""
+    nothing = rows_of()
+    first, *_ = place(GROUP, 1, epoch_7(make_block(GROUP, [(2, 0), (2, 1)])), nothing, NOW)
+    again, *_ = place(GROUP, 1, epoch_7(make_block(GROUP, [(1, 0), (2, 3)])), nothing, NOW)
+    rows = with_letters(nothing, 1, [first, again], NOW)
+    assert rows["trigger"].tolist() == [1, 2]
+    assert [missing_instruments(row, GROUP.size) for row in rows] == [[1, 2, 3, 4], [2, 3, 4]]

@@ -39,3 +39,10 @@ async def test_a_source_is_made_by_its_descriptor_and_its_status_has_its_metrics
         finally:
             await source.stop()
             await source.close()
+
+
+def test_what_may_fall_is_no_counter() -> None:
+    # A datagram that is counted as lost may come after all. Prometheus takes a counter that falls for one that began
+    # again, and adds all of it.
+    counters = {metric.name: metric.is_counter for metric in KINDS["udp"].metrics}
+    assert counters == {"connections": False, "bytes": True, "lost_datagrams": False}

@@ -1,5 +1,6 @@
 """The simulated source."""
 
+import asyncio
 import itertools
 import time
 
@@ -9,7 +10,7 @@ import pytest
 from daemon.sources.simulated import SimulatedSource, epoch_of_process, make_block
 from schemas.config import SimulatedSource as SimulatedConfig
 from tests.support.pipelines import eventually, logging_to_memory
-from tests.support.readings import make_group
+from tests.support.readings import make_group, whole
 
 GROUP = make_group()
 OTHER = make_group(2, "toroid")
@@ -55,6 +56,24 @@ async def test_each_start_is_a_new_epoch_and_waits_while_the_backlog_is_full() -
         assert len(triggers) >= 10
         assert np.array_equal(triggers, np.arange(1, len(triggers) + 1))
     assert set(ledger[["run", "epoch"]].tolist()) == {(2, 9)}
+
+
+async def test_one_that_starts_while_the_intake_is_full_waits_for_room() -> None:
+    """It was told of changes alone, and went on to put more into the memory that was full."""
+    async with logging_to_memory(GROUP, committer={"max_batch_mib": 0.01, "max_waiting_mib": 0.02}) as logger:
+        pipeline = logger.pipelines["bpm"]
+        logger.store.serving.clear()
+        trigger = itertools.count(1)
+        while not logger.intakes["bpm"].is_full:
+            pipeline.receive(whole(GROUP, next(trigger)))
+            await asyncio.sleep(0)
+        source = SimulatedSource(simulated(), logger.intakes)
+        await source.start()
+        await asyncio.sleep(0.1)
+        assert source.status().received == 0
+        logger.store.serving.set()
+        await eventually(lambda: source.status().received > 0)
+        await source.stop()
 
 
 async def test_the_groups_of_a_process_have_the_same_epoch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,16 @@ from daemon.pipeline.dead_letters import DeadLetters, Reason, Retrying
 from daemon.pipeline.journal import Amount
 from schemas.batch import Aside, Batch, ClosedBlock, JournalPosition, Stream
 from schemas.states import AsideReason
-from tests.daemon.pipeline.dead_letters.test_folder import GROUP, REASON, block_of, id_of, kept, late_of, opened
+from tests.daemon.pipeline.dead_letters.test_folder import (
+    GROUP,
+    REASON,
+    block_of,
+    id_of,
+    kept,
+    late_of,
+    opened,
+    take,
+)
 from tests.support.batches import group_of
 from tests.support.disks import REAL, FaultyDisk, faulty
 
@@ -46,9 +55,9 @@ async def test_a_letter_that_could_not_be_kept_comes_above_what_was_retried_mean
     disk.failing.clear()
     # A retry goes on meanwhile: the first letter is rejected again, and makes way for the second.
     await letters.move(letters.pending[:1])
-    await letters.committed(letters.pending[:1])
+    await take(letters, letters.pending[:1])
     last = letters.pending[-1]
-    await letters.committed([last])
+    await take(letters, [last])
     retried = JournalPosition(sequence=last.serial, journal=letters.id)
     await letters.keep(addressed)
     assert keys(letters) == [9]
@@ -85,7 +94,7 @@ async def test_a_segment_that_cannot_be_removed_does_not_end_the_committer(tmp_p
     disk = FaultyDisk()
     letters = on(disk, tmp_path)
     await keep(letters, 1, block_of(1, 1))
-    await letters.committed(letters.pending)
+    await take(letters, letters.pending)
     disk.failing["remove"] = BAD
     letters.passed(1)
     assert disk.calls["remove"] == 1
@@ -120,7 +129,7 @@ async def test_a_failed_move_leaves_no_copy_of_what_is_committed_then(tmp_path: 
 async def test_a_mark_that_is_empty_or_torn_is_only_a_hint(tmp_path: Path) -> None:
     letters = await kept(tmp_path, (1, block_of(1, 3)))
     first = letters.pending[0]
-    await letters.committed([first])
+    await take(letters, [first])
     mark = tmp_path / "bpm" / "retried"
     assert keys(opened(tmp_path)) == [2, 3]
     for text in ("", "\0\0\0", "nonsense"):
@@ -135,8 +144,8 @@ async def test_the_mark_is_on_the_disk_before_it_is_believed(tmp_path: Path) -> 
     await keep(letters, 1, block_of(1, 1))
     replaced: list[str] = []
     disk.before = lambda operation, path: replaced.append(path.name) if operation == "replace" else None
-    await letters.committed(letters.pending)
-    assert replaced == ["retried"]
+    await take(letters, letters.pending)
+    assert replaced == ["acknowledged", "retried"]
 
 
 async def test_who_looks_only_writes_nothing(tmp_path: Path) -> None:
@@ -183,7 +192,7 @@ async def test_the_block_of_another_journal_is_another_block(tmp_path: Path) -> 
 async def test_no_serial_comes_again_in_a_folder_that_was_emptied(tmp_path: Path) -> None:
     letters = await kept(tmp_path, (1, block_of(1, 2)))
     last = letters.pending[-1].serial
-    await letters.committed(letters.pending)
+    await take(letters, letters.pending)
     letters.passed(1)
     (tmp_path / "bpm" / "retried").unlink()
     assert list((tmp_path / "bpm").glob("*.dead")) == []

@@ -2,7 +2,7 @@
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 
 from daemon.pipeline.closed_blocks import merge, split
 from daemon.pipeline.dead_letters import DeadLetters, Reason
+from daemon.pipeline.dead_letters.format import Letter
 from daemon.pipeline.dead_letters.left import pending_readings
 from daemon.pipeline.journal import Amount
 from schemas.batch import ClosedBlock, JournalPosition
@@ -59,6 +60,11 @@ def same(one: ClosedBlock, other: ClosedBlock) -> bool:
     there = np.array_equal(one.readings[one.present], other.readings[other.present])
     names = ("present", "ledger", "late", "late_of", "revised")
     return there and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in names)
+
+
+async def take(letters: DeadLetters, some: Sequence[Letter]) -> None:
+    """The database takes some of the letters."""
+    await letters.committed(some, JournalPosition(sequence=some[-1].serial, journal=letters.id))
 
 
 async def kept(folder: Path, *blocks: tuple[int, ClosedBlock], group: InstrumentGroup = GROUP) -> DeadLetters:
@@ -147,7 +153,7 @@ async def test_damage_costs_the_letters_it_hits_and_is_said(tmp_path: Path) -> N
     assert [letter.key for letter in again.pending] == [(1, 1), (1, 3)]
     assert "no whole dead letter" in found.problem
     # What cannot be read is never removed with the rest.
-    await again.committed(again.pending)
+    await take(again, again.pending)
     again.passed(10)
     assert path.exists()
 
@@ -204,7 +210,7 @@ async def test_times_are_read_some_at_once_and_of_what_is_moved_and_comes_meanwh
         # The segment that the fifth was in goes, too.
         await letters.move(letters.pending[-1:])
         await letters.keep(letters.address([(blocks[5][1], REASON)], 6))
-        await letters.committed(letters.pending[:1])
+        await take(letters, letters.pending[:1])
 
     workers = Interrupted(go_on)
     letters = DeadLetters(tmp_path / "bpm", GROUP, dataclasses.replace(REAL, workers=workers))
@@ -234,10 +240,10 @@ async def test_what_was_retried_of_one_layout_says_nothing_of_another(tmp_path: 
     await kept(tmp_path, (1, block_of(1, 3)))
     letters = await kept(tmp_path, (2, block_of(7, 1, group=other)), group=other)
     (last,) = letters.pending
-    await letters.committed([last])
+    await take(letters, [last])
     again = await kept(tmp_path)
     assert (again.amount.triggers, pending_readings(tmp_path / "bpm", REAL.disk)) == (3, 36)
-    await again.committed(again.pending)
+    await take(again, again.pending)
     # Each goes on from its own.
     assert (await kept(tmp_path, group=other)).amount == (await kept(tmp_path)).amount == Amount()
     assert pending_readings(tmp_path / "bpm", REAL.disk) == 0
@@ -245,7 +251,7 @@ async def test_what_was_retried_of_one_layout_says_nothing_of_another(tmp_path: 
 
 async def test_a_segment_goes_once_no_block_of_it_can_come_again(tmp_path: Path) -> None:
     letters = await kept(tmp_path, (5, block_of(1, 2)))
-    await letters.committed(letters.pending)
+    await take(letters, letters.pending)
     assert len(list((tmp_path / "bpm").glob("*.dead"))) == 1
     # After a crash the journal would give block 5 again: what of it was kept, and committed since, is left out.
     again = opened(tmp_path, position=JournalPosition(sequence=4))
@@ -261,7 +267,7 @@ async def test_what_made_way_is_found_once(tmp_path: Path) -> None:
     await letters.move([first, second])
     assert [letter.key for letter in letters.pending] == [(1, 3), (1, 1), (1, 2)]
     assert [letter.key for letter in opened(tmp_path).pending] == [(1, 3), (1, 1), (1, 2)]
-    await letters.committed([third])
+    await take(letters, [third])
     # Not only by what is noted here: the database may have been asked.
     (tmp_path / "bpm" / "retried").unlink()
     retried = JournalPosition(sequence=third.serial, journal=id_of(tmp_path))
@@ -336,9 +342,19 @@ async def test_discarding_leaves_what_cannot_be_read(tmp_path: Path) -> None:
 
 async def test_what_was_discarded_of_a_block_stays_out_when_it_comes_again(tmp_path: Path) -> None:
     letters = await kept(tmp_path, (5, block_of(1, 2)))
-    await letters.committed(letters.pending[:1])
+    await take(letters, letters.pending[:1])
     await letters.discard()
     for found in (letters, opened(tmp_path, position=JournalPosition(sequence=4, journal=JOURNAL))):
         assert found.of_block(5) == {(1, 1), (1, 2)}
     letters.passed(5)
     assert list((tmp_path / "bpm").glob("*.dead")) == []
+
+
+async def test_the_last_triggers_are_read_with_all_that_came_late_for_them(tmp_path: Path) -> None:
+    """However many letters that is: what is not known of a trigger opens it anew."""
+    blocks = [(1, block_of(1, 3, missing=8)), *((2 + k, late_of(block_of(1, 3, missing=8), k)) for k in range(8))]
+    letters = await kept(tmp_path, *blocks)
+    found = letters.read_last(2)
+    assert [block.ledger["trigger"].tolist() for block in found if block.triggers] == [[2], [3]]
+    assert len(found) == 2 + 8 * 3
+    assert len(letters.read_last(3)) == len(letters.read_last(100)) == 3 + 8 * 3

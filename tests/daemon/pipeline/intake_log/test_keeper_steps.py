@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon.pipeline.intake_log import IntakeKeeper, IntakeLog, IntakeState
+from daemon.pipeline.intake_log.format import encode
 from daemon.pipeline.intake_log.keeper import WAITING_MOST
 from daemon.pipeline.journal.beside import AGAIN_S
 from tests.daemon.pipeline.intake_log.test_log import ALL, GROUP, ON_DISK, ROOMY, Opened, record, triggers
@@ -21,12 +22,12 @@ READ_ONLY = {name: OSError(errno.EROFS, "read-only file system") for name in ("c
 class Kept:
     """A keeper whose steps the test does."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **limits: int) -> None:
         self.disk, self.clock, self.workers = FaultyDisk(), StoppedClock(), ByHand()
         for path in folder.glob("*"):
             self.disk.keep(path)
         outside = faulty(self.disk, clock=self.clock, workers=self.workers)
-        self.log = IntakeLog(folder, GROUP, outside, **{**ROOMY, "segment_bytes": 1500})
+        self.log = IntakeLog(folder, GROUP, outside, **{**ROOMY, "segment_bytes": 1500, **limits})
         self.log.open()
         self.states: list[IntakeState] = []
         self.keeper = IntakeKeeper(self.log, self.states.append)
@@ -93,6 +94,22 @@ async def test_without_trimming_what_a_bad_disk_does_not_take_fills_it(tmp_path:
     await kept.step()
     assert not kept.keeper.is_full
     assert kept.keeper.state.synced == many
+
+
+async def test_more_than_there_is_room_for_fills_the_room(tmp_path: Path) -> None:
+    """All of it waited, and nobody was told `received`, until there was room for what came together."""
+    kept = Kept(tmp_path, max_bytes=20_000)
+    kept.put(1000)
+    await kept.step()
+    state = kept.keeper.state
+    assert "MiB are in use" in str(state.problem)
+    assert 0 < state.synced < state.tried < 1000
+    assert 0 <= kept.log.room < sum(len(part) for part in encode(record(1), GROUP))
+    assert triggers(Opened(tmp_path).read(ALL)) == list(range(1, state.synced + 1))
+    kept.keeper.trim(state.synced)
+    await kept.step(AGAIN_S)
+    await kept.step(AGAIN_S)
+    assert kept.keeper.state.synced > state.synced
 
 
 async def test_what_is_trimmed_before_it_is_written_is_not_written(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 import copy
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from backends.base import StoreUnavailable
+from backends.base import BatchRejected, StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
@@ -13,7 +15,7 @@ from daemon.pipeline.journal import Acknowledged
 from daemon.pipeline.journal.acknowledged import NOWHERE, read_acknowledged, readings_behind
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import ask_store, recover_group
-from schemas.batch import JournalPosition, Stream
+from schemas.batch import Batch, JournalPosition, Stream
 from schemas.config import Config
 from tests.support.disks import REAL, FaultyDisk
 from tests.support.pipelines import eventually, journaling
@@ -178,3 +180,73 @@ async def test_a_note_that_cannot_be_written_stays_as_it_was(tmp_path: Path) -> 
 def test_what_is_no_note_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "acknowledged").write_text(text)
     assert read_acknowledged(tmp_path, REAL.disk) == NOWHERE
+
+
+class Refusing(MemoryStore):
+    """Takes none of some triggers."""
+
+    bad: frozenset[int] = frozenset()
+
+    def _see_good(self, batch: Batch) -> None:
+        if np.isin(batch.ledger["trigger"], list(self.bad)).any():
+            raise BatchRejected("value out of range")
+
+    async def rehearse(self, batch: Batch) -> None:
+        self._see_good(batch)
+        await super().rehearse(batch)
+
+    async def commit(self, batch: Batch) -> None:
+        self._see_good(batch)
+        await super().commit(batch)
+
+
+async def retried_and_older(pipeline: Pipeline, store: Refusing, *, all_of_it: bool) -> Any:
+    """Retry the dead letters of triggers 3 and 5, of which the database takes one, or all; what it had before."""
+    store.bad = frozenset({3, 5})
+    await commit(pipeline, *range(1, 7))
+    await eventually(lambda: pipeline.figures().dead_letters.blocks == 2)
+    before = copy.deepcopy(store._groups["bpm"])
+    store.bad = frozenset() if all_of_it else frozenset({5})
+    assert (await pipeline.letters.retry()).committed == (2 if all_of_it else 1)
+    store.bad = frozenset()
+    return before
+
+
+def triggers_in(store: MemoryStore) -> list[int]:
+    return sorted(store._groups["bpm"].rows()["trigger"].tolist())
+
+
+@pytest.mark.parametrize("is_running", [False, True], ids=["down", "running"])
+async def test_what_was_retried_and_lies_here_still_is_pending_again(tmp_path: Path, is_running: bool) -> None:
+    store = Refusing({"bpm": GROUP})
+    async with journaling(store, GROUP, tmp_path) as pipeline:
+        before = await retried_and_older(pipeline, store, all_of_it=False)
+        if is_running:
+            store._groups["bpm"] = before
+            outcome = await pipeline.letters.retry()
+            assert (outcome.committed, outcome.lost, lost(pipeline)) == (2, 0, 0)
+    if not is_running:
+        store._groups["bpm"] = before
+    async with journaling(store, GROUP, tmp_path) as pipeline:
+        assert lost(pipeline) == 0
+        assert pipeline.figures().dead_letters.blocks == (0 if is_running else 2)
+        assert (await pipeline.letters.retry()).rejected == 0
+    assert triggers_in(store) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("is_running", [False, True], ids=["down", "running"])
+async def test_what_was_retried_and_is_nowhere_any_more_is_counted_once(tmp_path: Path, is_running: bool) -> None:
+    store = Refusing({"bpm": GROUP})
+    async with journaling(store, GROUP, tmp_path) as pipeline:
+        before = await retried_and_older(pipeline, store, all_of_it=True)
+        assert not list((tmp_path / "dead-letters" / "bpm").glob("*.dead"))
+        if is_running:
+            store._groups["bpm"] = before
+            assert [(await pipeline.letters.retry()).lost for _ in (1, 2)] == [2 * GROUP.size, 0]
+            assert lost(pipeline) == 2 * GROUP.size
+    if not is_running:
+        store._groups["bpm"] = before
+    for count in (0 if is_running else 2 * GROUP.size, 0):
+        async with journaling(store, GROUP, tmp_path) as pipeline:
+            assert lost(pipeline) == count
+    assert triggers_in(store) == [1, 2, 4, 6]

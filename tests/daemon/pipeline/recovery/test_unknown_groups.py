@@ -14,6 +14,7 @@ from daemon.pipeline.journal import Journal
 from daemon.pipeline.recovery.unknown_groups import refuse_unknown_groups, unknown_groups
 from schemas.batch import Aside
 from schemas.states import AsideReason
+from tests.daemon.pipeline.dead_letters.test_folder import take
 from tests.daemon.pipeline.journal.test_journal import GROUP, ROOMY, block_of, opened
 from tests.support.disks import REAL
 from tests.support.processes import here, triggerlog
@@ -64,9 +65,9 @@ async def test_what_is_done_with_does_not_count(tmp_path: Path) -> None:
     first, second = letters.pending
     await letters.move([first])
     assert unknown_groups(tmp_path, [], DISK) == [(tmp_path / "dead-letters" / "bpm", first.readings + second.readings)]
-    await letters.committed([second])
+    await take(letters, [second])
     assert unknown_groups(tmp_path, [], DISK) == [(tmp_path / "dead-letters" / "bpm", first.readings)]
-    await letters.committed(letters.pending)
+    await take(letters, letters.pending)
     Journal(tmp_path / "journal" / "bpm", GROUP, REAL, **ROOMY).open(None)
     assert unknown_groups(tmp_path, [], DISK) == []
     refuse_unknown_groups(tmp_path, [], DISK)

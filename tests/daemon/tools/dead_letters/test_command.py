@@ -238,10 +238,14 @@ async def test_a_reconciliation_without_an_answer_of_the_daemon_leaves_the_files
     assert await keep_another(kept, group_in(file)) == letters_of(file).amount
 
 
-async def test_what_is_retried_without_a_daemon_is_known_when_its_block_comes_again(
-    file: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("what", ["retry", "discard"])
+@pytest.mark.parametrize("starts", [0, 1])
+async def test_what_is_done_with_without_a_daemon_is_known_when_its_block_comes_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch, what: str, starts: int
 ) -> None:
-    """The daemon was killed after it kept the letter, and before the database was at its block."""
+    """The daemon was killed after it kept the letter, and before the database was at its block; at each start since
+    then the journal took another id.
+    """
     group = group_in(file)
     folder = file.parent / "state" / "journal" / "bpm"
     folder.mkdir(parents=True)
@@ -251,12 +255,18 @@ async def test_what_is_retried_without_a_daemon_is_known_when_its_block_comes_ag
     letters = DeadLetters(folder_of(file.parent / "state", "bpm"), group, REAL)
     letters.open(journal=journal.id)
     await keep_another(letters, group)
-    monkeypatch.setattr(offline, "store_of", lambda loaded: MemoryStore({"bpm": group}))
-    outcomes: list[dict[str, Outcome]] = []
-    await offline.retry(load_config(file), [group], outcomes.append)
-    assert (outcomes[0]["bpm"].letters, outcomes[0]["bpm"].committed, outcomes[0]["bpm"].running) == (1, 1, False)
+    for _ in range(starts):
+        journal.succeed(())
+        journal.take(journal.next)
+    if what == "retry":
+        monkeypatch.setattr(offline, "store_of", lambda loaded: MemoryStore({"bpm": group}))
+        outcomes: list[dict[str, Outcome]] = []
+        await offline.retry(load_config(file), [group], outcomes.append)
+        assert (outcomes[0]["bpm"].letters, outcomes[0]["bpm"].committed, outcomes[0]["bpm"].running) == (1, 1, False)
+    else:
+        assert (await offline.discard(load_config(file), [group]))["bpm"]["readings"] == 3
     letters = DeadLetters(letters._folder, group, REAL)
-    letters.open(journal=journal.id)
+    letters.open(journal=journal.id, formerly=journal.ids)
     assert (letters.amount, letters.of_block(2)) == (Amount(), {(1, 9)})
 
 
@@ -307,7 +317,7 @@ def test_a_group_may_have_any_name_in_an_archive(file: Path, tmp_path: Path) -> 
     like = group_in(file)
     groups = [replace(like, name=name) for name in ("about", "file", "bpm", "bpm_ledger")]
     letters = [(group, DeadLetters(tmp_path / group.name, group, REAL)) for group in groups]
-    assert export_npz(tmp_path / "a.npz", letters) == 0
+    assert export_npz(tmp_path / "a.npz", letters).readings == 0
     with np.load(tmp_path / "a.npz") as found:
         assert set(json.loads(str(found["about"]))) == {"about", "file", "bpm", "bpm_ledger"}
         assert [len(found[f"{group.name}/readings"]) for group in groups] == [0, 0, 0, 0]

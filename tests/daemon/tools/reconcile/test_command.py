@@ -140,7 +140,7 @@ class Daemon:
 
     def __init__(self, run: Running) -> None:
         self.run = run
-        found = run.until_said(r"taking readings at \S+:(\d+); API at (\S+)")
+        found = run.until_said(r"taking readings(?: into .*,)? at \S+:(\d+); API at (\S+)")
         self.port, self.api = int(found[1]), found[2]
 
 
@@ -268,6 +268,36 @@ def test_what_waits_in_the_journal_is_told(tmp_path: Path, state_dir: Path) -> N
             agrees, said = reconciled(file)
             assert agrees
             assert said["groups"]["bpm"]["daemon"]["readings"]["recovered"] == 12
+    finally:
+        server.stop()
+
+
+@pytest.mark.slow
+def test_what_waits_in_the_intakes_log_is_told_with_a_daemon_and_without_one(tmp_path: Path, state_dir: Path) -> None:
+    server = ThrowawayPostgresql(state_dir)
+    file = configured(tmp_path, server.start())
+    try:
+        with running("run", str(file)) as run:
+            asyncio.run(send(Daemon(run).port, 1, 40))
+            assert run.end() == 0, run.said
+        said = reconciled(file)[1]["groups"]["bpm"]
+        assert (said["journal"]["readings"], said["received"]) == (0, 0)
+        server.stop()
+        with running("run", str(file)) as run:
+            asyncio.run(send(Daemon(run).port, 41, 1, Ack.RECEIVED))
+            status = json.loads(here("status", str(file), "--json").stdout)
+            run.end(signal.SIGKILL)
+        server.start()
+        ended = triggerlog("reconcile", str(file))
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert status["intakes"]["bpm"]["waiting"] == 12
+        assert "at most 12 readings wait in the intake's log; the next start of the daemon commits them" in ended.stdout
+        with running("run", str(file)) as run:
+            Daemon(run)
+            until(lambda: reconciled(file)[1]["groups"]["bpm"]["runs"][0]["arrived"] == 492, "")
+            assert reconciled(file)[1]["groups"]["bpm"]["received"] == 0
+            assert run.end() == 0, run.said
+        assert reconciled(file)[1]["groups"]["bpm"]["received"] == 0
     finally:
         server.stop()
 

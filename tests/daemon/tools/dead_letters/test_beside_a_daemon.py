@@ -1,0 +1,189 @@
+"""`triggerlog dead-letters list` and `export` of a folder that a daemon changes at the same time."""
+
+import asyncio
+import csv
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from daemon.pipeline.dead_letters import DeadLetters, Letter, Reason, folder_of
+from daemon.tools.dead_letters import command, folder
+from schemas.batch import JournalPosition
+from schemas.config import parse_config
+from schemas.readings import InstrumentGroup
+from tests.support.batches import batch_of, readings_of
+from tests.support.disks import REAL
+from tests.support.processes import here
+
+CONFIGURATION = """
+state_dir = "{state}"
+
+[[groups]]
+name = "bpm"
+count = 3
+channels = [{{ name = "x" }}]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "beam.toml"
+    file.write_text(CONFIGURATION.format(state=tmp_path / "state"))
+    return file
+
+
+def group_in(file: Path) -> InstrumentGroup:
+    return parse_config(file.read_text()).groups[0].group()
+
+
+@pytest.fixture
+async def daemon(file: Path) -> DeadLetters:
+    """Triggers 1 to 4, a segment each, as a daemon holds them that daemons before have kept; no block comes again."""
+    group = group_in(file)
+
+    def opened() -> DeadLetters:
+        letters = DeadLetters(folder_of(file.parent / "state", "bpm"), group, REAL)
+        assert letters.open(position=JournalPosition(sequence=4)) == []
+        return letters
+
+    for number in (1, 2, 3, 4):
+        letters = opened()
+        readings = readings_of(group, np.array([number]), np.array([number * 1000]), np.random.default_rng(number))
+        await letters.keep(letters.address([(batch_of(group, number, readings), Reason("out of range"))], number))
+        letters.close()
+    return opened()
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], None]:
+    """Have something happen after the folder was listed, and before a letter is read."""
+
+    def let(happen: Callable[[], Any]) -> None:
+        opened = command._opened
+
+        def then(*arguments: Any) -> command.Letters:
+            found = opened(*arguments)
+            happen()
+            return found
+
+        monkeypatch.setattr(command, "_opened", then)
+
+    return let
+
+
+def exported(file: Path, to: Path) -> tuple[int, str, str, list[int]]:
+    """Export; the exit code, what was said, and the triggers in the file."""
+    done = here("dead-letters", "export", str(file), "--to", str(to))
+    if to.suffix == ".csv":
+        triggers = [int(row[1]) for row in list(csv.reader(to.read_text().splitlines()))[1:]]
+    else:
+        with np.load(to) as found:
+            triggers = found["bpm/readings"]["trigger"].tolist()
+            assert len(json.loads(str(found["about"]))["bpm"]["letters"]) == len(set(triggers))
+    return done.returncode, done.stdout, done.stderr, triggers
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.npz"])
+def test_a_letter_that_makes_way_is_exported_from_where_it_lies_then(
+    file: Path, daemon: DeadLetters, tmp_path: Path, meanwhile: Callable[[Callable[[], Any]], None], name: str
+) -> None:
+    """A retry writes 1 and 2 behind the others, and the database takes 3; 4 stays where it is."""
+
+    async def retry() -> None:
+        one, two, three, _ = daemon.pending
+        await daemon.move([one, two])
+        await daemon.committed([three])
+
+    meanwhile(lambda: asyncio.run(retry()))
+    code, said, failed, triggers = exported(file, tmp_path / name)
+    assert sorted(triggers) == [1, 1, 1, 2, 2, 2, 4, 4, 4]
+    assert (
+        said
+        == f"{tmp_path / name}: 9 readings of 3 dead letters\n1 letter left out: committed or discarded meanwhile\n"
+    )
+    assert (code, failed) == (0, "")
+
+
+def test_what_is_discarded_meanwhile_is_said_to_be(
+    file: Path, daemon: DeadLetters, tmp_path: Path, meanwhile: Callable[[Callable[[], Any]], None]
+) -> None:
+    meanwhile(lambda: asyncio.run(daemon.discard()))
+    code, said, _, triggers = exported(file, tmp_path / "a.csv")
+    assert (code, triggers) == (0, [])
+    assert said.splitlines()[-1] == "4 letters left out: committed or discarded meanwhile"
+
+
+def damage(letter: Letter) -> None:
+    data = bytearray(letter.path.read_bytes())
+    data[letter.end - 8] ^= 1
+    letter.path.write_bytes(data)
+
+
+@pytest.mark.parametrize("lose", [lambda letter: letter.path.unlink(), damage])
+def test_what_can_be_found_no_more_is_named(
+    file: Path,
+    daemon: DeadLetters,
+    tmp_path: Path,
+    meanwhile: Callable[[Callable[[], Any]], None],
+    lose: Callable[[Letter], None],
+) -> None:
+    meanwhile(lambda: lose(daemon.pending[1]))
+    code, said, failed, triggers = exported(file, tmp_path / "a.csv")
+    assert (code, sorted(set(triggers))) == (1, [1, 3, 4])
+    assert said == f"{tmp_path / 'a.csv'}: 9 readings of 3 dead letters\n"
+    assert (
+        f"1 dead letter cannot be read any more, and {tmp_path / 'a.csv'} lacks trigger 2 of run 1 (group bpm): "
+        in failed
+    )
+    assert failed.count("\n") == 1
+
+
+def test_a_damaged_letter_is_not_taken_for_committed(
+    file: Path, daemon: DeadLetters, tmp_path: Path, meanwhile: Callable[[Callable[[], Any]], None]
+) -> None:
+    """What lies behind it is committed: the mark says that it was retried, too."""
+
+    def damage_and_retry() -> None:
+        damage(daemon.pending[0])
+        asyncio.run(daemon.committed([daemon.pending[3]]))
+
+    meanwhile(damage_and_retry)
+    code, said, failed, triggers = exported(file, tmp_path / "a.csv")
+    assert (code, sorted(set(triggers))) == (1, [2, 3])
+    assert "1 letter left out: committed" in said
+    assert "lacks trigger 1 of run 1" in failed
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_letter_that_is_being_written_is_not_taken_for_damaged(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    segment = max(folder_of(file.parent / "state", "bpm").glob("*.dead"))
+    whole = segment.read_bytes()
+    segment.write_bytes(whole[:-100])
+    monkeypatch.setattr(time, "sleep", lambda _: segment.write_bytes(whole))
+    done = here("dead-letters", "list", str(file), "--json")
+    assert (done.stderr, [letter["trigger"] for letter in json.loads(done.stdout)]) == ("", [1, 2, 3, 4])
+    segment.write_bytes(whole[:-100])
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    done = here("dead-letters", "list", str(file), "--json")
+    assert "are no whole dead letter" in done.stderr
+    assert [letter["trigger"] for letter in json.loads(done.stdout)] == [1, 2, 3]
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_segment_may_go_while_the_folder_is_looked_through(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = folder_of(file.parent / "state", "bpm") / "00000000000000000000.dead"
+    names = type(folder.OUTSIDE.disk).names
+    listed = [gone.name]
+
+    def with_gone(disk: Any, path: Path) -> list[str]:
+        return [*([listed.pop()] if listed and path == gone.parent else []), *names(disk, path)]
+
+    monkeypatch.setattr(type(folder.OUTSIDE.disk), "names", with_gone)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    done = here("dead-letters", "list", str(file), "--json")
+    assert (done.returncode, done.stderr, len(json.loads(done.stdout)), listed) == (0, "", 4, [])
