@@ -186,6 +186,7 @@ class DataPath:
             self.pipelines[name].take_again(found.again)
 
     async def _catch_up(self) -> None:
-        """Let what the intakes' logs hold go on."""
-        for name, intake in self.intakes.items():
-            await intake.catch_up(self.pipelines[name])
+        """Let what the intakes' logs hold go on: each as far as its own pipeline has room."""
+        async with asyncio.TaskGroup() as catching_up:
+            for name, intake in self.intakes.items():
+                catching_up.create_task(intake.catch_up(self.pipelines[name]), name=f"catching up {name}")

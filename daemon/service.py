@@ -236,7 +236,7 @@ class Service:
     def announce_run(self, epoch: int) -> dict[str, int | None]:
         """The timing system was restarted, and has this epoch now, 0 where nobody knows it.
 
-        Returns the new run by group; None where it begins with the first reading that shows the restart.
+        Returns the new run by group; None where it begins later.
         """
         pipelines = {name: each for name, each in self.pipelines.items() if not each.group.reports}
         return {name: pipeline.announce_run(epoch) for name, pipeline in pipelines.items()}

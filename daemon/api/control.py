@@ -23,17 +23,20 @@ def control_routes(service: ApiService) -> APIRouter:
     away = "The daemon is starting, or the database is away."
     routes = APIRouter(tags=["control"], responses=refusals({503: away}))
     unknown = refusals({404: "There is no such group."})
+    is_over = refusals({409: "The epoch is over."})
     under_way = refusals({404: "There is no such group.", 409: "The dead letters are being retried."})
 
-    @routes.post("/api/v1/run", dependencies=[NEEDS_TOKEN])
+    @routes.post("/api/v1/run", dependencies=[NEEDS_TOKEN], responses=is_over)
     async def announce_run(epoch: Epoch = 0) -> RunsAnnounced:
         """Announce that the timing system was restarted and counts its triggers anew.
 
         With its epoch the run begins at once, for readings of that epoch and for those without one. Without it a run
-        begins with the first reading whose number falls back: those on their way belong to the run before.
+        begins with the first reading whose number falls back: those on their way belong to the run before. An epoch
+        that is over in a group is refused for all.
         """
         if not service.pipelines:
             raise starting()
+        _refuse_ended(service, epoch)
         return RunsAnnounced(service.announce_run(epoch))
 
     @routes.post("/api/v1/dead-letters/retry", dependencies=[NEEDS_TOKEN], responses=unknown)
@@ -64,6 +67,14 @@ def control_routes(service: ApiService) -> APIRouter:
         return DiscardedByGroup(gone)
 
     return routes
+
+
+def _refuse_ended(service: ApiService, epoch: int) -> None:
+    for name, pipeline in service.pipelines.items():
+        run = pipeline.ended(epoch)
+        if run is not None:
+            fix = "announce the epoch that the timing system has now, or leave it out where nobody knows it"
+            raise ApiError(409, f"epoch {epoch} is over in group {name!r}: it was run {run}", fix, field="epoch")
 
 
 def _retried(pipelines: Mapping[str, Pipeline]) -> RetriedByGroup:

@@ -58,12 +58,17 @@ class Announcements:
             f"group {self._group}: trigger numbers start again; run {ended} ended, run {began} began",
         )
 
-    def run_announced(self, run: int | None) -> None:
-        """A restart of the timing system was announced through the API; without a run nobody knows its epoch."""
-        if run is None:
-            self._info("a restart was announced; a new run begins with the first trigger number that falls back")
-        else:
+    def run_announced(self, run: int | None, epoch: int) -> None:
+        """A restart of the timing system was announced through the API; without a run it begins later."""
+        if run is not None:
             self._info(f"a restart was announced; run {run} has its epoch")
+        elif epoch:
+            self._info(
+                "a restart was announced; too many epochs have begun within an hour, and the run of epoch"
+                f" {epoch} begins with its readings when it may"
+            )
+        else:
+            self._info("a restart was announced; a new run begins with the first trigger number that falls back")
 
     def remember(self, rows: Array) -> None:
         """These triggers are closed: ledger dtype, ascending."""

@@ -171,9 +171,9 @@ class Pipeline:
 
         moment: when they came; now if it is not given.
         """
-        run = self._assembly.run
+        run, had_begun = self._assembly.run, self._assembly.has_begun
         self._handle(self._assembly.receive(block, origin, self._now() if moment is None else moment))
-        if self._assembly.run != run:
+        if had_begun and self._assembly.run != run:
             self._announcements.run_restarted(run, self._assembly.run)
         if self._on_settled and self._assembly.receipts.owes_refusals:
             self._report_settled()
@@ -301,14 +301,18 @@ class Pipeline:
         self._announcements.no_room_aside(self._assembly.counts.refused.get("no_room_aside", 0), is_full=is_full)
         self._losses.note_skipped(self._assembly.counts.skipped, self._now())
 
+    def ended(self, epoch: int) -> int | None:
+        """The run of an epoch that is over: it can be announced no more. None of any other."""
+        return self._assembly.ended(epoch)
+
     def announce_run(self, epoch: int) -> int | None:
         """The timing system was restarted, and has this epoch now; 0 where nobody knows it.
 
-        Returns the new run's number, None where it begins with the first reading that falls back.
+        Returns the new run's number, None where it begins later.
         """
         run, blocks = self._assembly.announce(epoch, self._now())
         self._handle(blocks)
-        self._announcements.run_announced(run)
+        self._announcements.run_announced(run, epoch)
         return run
 
     def note_risk(self, risk_ms: float) -> None:

@@ -343,3 +343,26 @@ async def test_the_end_does_not_wait_for_a_log_that_cannot_go_on() -> None:
     await asyncio.sleep(0)
     stop.set()
     assert await asyncio.wait_for(catching_up, 20) is None
+
+
+async def test_a_log_that_cannot_go_on_keeps_no_other_group_waiting() -> None:
+    """The table of one group was locked, and what came of the others was neither committed nor acknowledged."""
+    free, through = asyncio.Event(), asyncio.Event()
+
+    class Blocked:
+        async def catch_up(self, pipeline: object) -> None:
+            await free.wait()
+
+    class Healthy:
+        async def catch_up(self, pipeline: object) -> None:
+            through.set()
+
+    path = DataPath.__new__(DataPath)
+    path.intakes, path.pipelines = {"bpm": Blocked(), "toroid": Healthy()}, {"bpm": None, "toroid": None}
+    catching_up = asyncio.create_task(path._catch_up())
+    try:
+        await asyncio.wait_for(through.wait(), 20)
+        assert not catching_up.done()
+    finally:
+        free.set()
+        await catching_up

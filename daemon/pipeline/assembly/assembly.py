@@ -122,8 +122,13 @@ class Assembly:
 
     @property
     def run(self) -> int:
-        """The number of the run under way."""
+        """The number of the run under way; before the group's first trigger that of other groups."""
         return self._runs.number
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the group is in a run: its first trigger is there, or was."""
+        return self._runs.current.run > 0
 
     @property
     def open(self) -> int:
@@ -258,6 +263,10 @@ class Assembly:
             self._triggers.unplaced.is_awaited = True
             self._end_step(now, out)
         return out
+
+    def ended(self, epoch: int) -> int | None:
+        """The run of an epoch that is over; None of any other."""
+        return self._runs.number_of(epoch) if self._runs.is_over(epoch) else None
 
     def announce(self, epoch: int, now: Instant) -> tuple[int | None, list[ClosedBlock]]:
         """Take note that the timing system was restarted, and has this epoch now; 0 where nobody knows it.

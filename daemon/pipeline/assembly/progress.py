@@ -51,6 +51,14 @@ class Progress:
         self._low = max(self._low, trigger + 1)
 
     @property
+    def last_ns(self) -> int | None:
+        """When the newest triggers of the instruments were taken, by the median of their clocks."""
+        if self._newest == NEVER:
+            return None
+        times = self._time_ns[self._are_active()]
+        return int(np.partition(times, len(times) // 2)[len(times) // 2]) if len(times) else None
+
+    @property
     def newest(self) -> int | None:
         """The highest trigger number closed."""
         return self._newest if self._newest != NEVER else None

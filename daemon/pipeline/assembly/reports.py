@@ -43,6 +43,7 @@ class ReportAssembly(Outcomes):
     """
 
     run = 0
+    has_begun = False
     newest: int | None = None
     open = 0
     held = 0
@@ -139,6 +140,10 @@ class ReportAssembly(Outcomes):
             self.unplaced.is_awaited = True
             self._end_step(now, out)
         return out
+
+    def ended(self, epoch: int) -> int | None:
+        """Reports have no epochs."""
+        return None
 
     def announce(self, epoch: int, now: Instant) -> tuple[int | None, list[ClosedBlock]]:
         """A restart of the timing system is nothing to reports."""

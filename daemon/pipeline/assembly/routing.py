@@ -56,7 +56,7 @@ class Routing:
 
     def announce(self, epoch: int, now: Instant, out: list[ClosedBlock]) -> OpenRun | None:
         """Let the run of this epoch be the one under way, and return it; None where it begins later."""
-        run = self._run_of(epoch, self._every_instrument, now, out)
+        run = self._run_of(epoch, self._every_instrument, np.array([now.utc_ns]), now, out)
         if run is not None:
             self.move_to(run, now, out)
             self._receive_held(run, now, out)
@@ -73,7 +73,7 @@ class Routing:
         if not epoch:
             self._receive_unknown(block, origin, now, out)
             return
-        run = self._run_of(epoch, block["instrument"], now, out)
+        run = self._run_of(epoch, block["instrument"], block["time_ns"], now, out)
         if run is not None:
             self._receive_held(run, now, out)
             self._receive_in(run, block, origin, now, out)
@@ -105,16 +105,18 @@ class Routing:
         ahead = far & ~older
         self._hold(run, block[ahead], origin[ahead], now, out)
 
-    def _run_of(self, epoch: int, instruments: Array, now: Instant, out: list[ClosedBlock]) -> OpenRun | None:
+    def _run_of(
+        self, epoch: int, instruments: Array, times: Array, now: Instant, out: list[ClosedBlock]
+    ) -> OpenRun | None:
         """The open run of an epoch, which may begin here; None of one that is over, or may have none.
 
-        instruments: those that sent readings of it just now.
+        instruments, times: those that sent readings of it just now, and when these were taken.
         """
         run = self._runs.of_epoch(epoch)
         if run is not None or self._runs.is_over(epoch):
             return run
         senders = np.union1d(instruments, self._not_begun.senders_of(epoch))
-        number = self._runs.number_for(epoch, senders, now)
+        number = self._runs.number_for(epoch, senders, min(int(np.median(times)), now.utc_ns), now)
         if number is None:
             return None
         leaving = self._runs.leaving()
@@ -221,9 +223,9 @@ class Routing:
             self._triggers.close(self._triggers.pool.of_run(run.run), now, out)
             self._triggers.tell_counts(now, out, every=True)
             self._close_before(now, out)
-            run = self._runs.restart()
+            run = self._runs.restart(verdict.started_ns)
         if verdict.move is Move.BEGIN:
-            self._runs.join(run)
+            self._runs.join(run, verdict.started_ns)
         if verdict.move is not Move.JUMP and strays is self.strays:
             run.started_ns = verdict.started_ns
         run.progress.move(verdict.front, verdict.started_ns)

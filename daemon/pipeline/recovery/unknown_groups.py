@@ -7,7 +7,8 @@ from daemon.core.outcome import CommandFailed
 from daemon.core.outside import Disk
 from daemon.pipeline.dead_letters.left import pending_readings
 from daemon.pipeline.intake_log.log import INTAKE, readings_in
-from daemon.pipeline.journal.segment import paths_in, scan
+from daemon.pipeline.journal.left import readings_left
+from schemas.batch import JournalPosition
 
 
 def unknown_groups(state_dir: Path, names: Collection[str], disk: Disk) -> list[tuple[Path, int]]:
@@ -18,7 +19,8 @@ def unknown_groups(state_dir: Path, names: Collection[str], disk: Disk) -> list[
     Raises:
         OSError: they cannot be read.
     """
-    journals = ((folder, _in_journal(folder, disk)) for folder in _others(state_dir / "journal", names, disk))
+    start = JournalPosition(sequence=0)
+    journals = ((folder, readings_left(folder, start, disk)) for folder in _others(state_dir / "journal", names, disk))
     letters = ((folder, pending_readings(folder, disk)) for folder in _others(state_dir / "dead-letters", names, disk))
     logs = ((folder, readings_in(folder, disk)) for folder in _others(state_dir / INTAKE, names, disk))
     return [(folder, readings) for folder, readings in (*journals, *logs, *letters) if readings]
@@ -43,7 +45,3 @@ def refuse_unknown_groups(state_dir: Path, names: Collection[str], disk: Disk) -
 
 def _others(folder: Path, names: Collection[str], disk: Disk) -> Iterator[Path]:
     return (folder / name for name in disk.names(folder) if name not in names)
-
-
-def _in_journal(folder: Path, disk: Disk) -> int:
-    return sum(int(scan(disk, path).records["readings"].sum()) for path in paths_in(disk, folder))

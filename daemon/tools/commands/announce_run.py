@@ -35,5 +35,7 @@ def announce_run(
     found = reach(file, daemon=daemon, token_file=token_file, ca=ca)
     path = f"/api/v1/run?epoch={epoch}"
     runs: dict[str, int | None] = ask_daemon(found, "POST", path, patience_s=PATIENCE_S).json()
+    later = "too many epochs began within an hour, and its run begins with its readings when it may"
+    without = later if epoch else "a run begins with the first number that falls back"
     for group, run in runs.items():
-        typer.echo(f"{group}: run {run}" if run else f"{group}: a run begins with the first number that falls back")
+        typer.echo(f"{group}: run {run}" if run else f"{group}: {without}")

@@ -1,7 +1,9 @@
 """A journal, or dead letters, of a group that the configuration lacks: found, and no daemon starts beside them."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from backends.columns.filling import readings_in
@@ -10,8 +12,10 @@ from daemon.core.outside import SystemDisk
 from daemon.pipeline.dead_letters import DeadLetters, Reason, folder_of
 from daemon.pipeline.journal import Journal
 from daemon.pipeline.recovery.unknown_groups import refuse_unknown_groups, unknown_groups
+from schemas.batch import Aside
+from schemas.states import AsideReason
 from tests.daemon.pipeline.dead_letters.test_folder import take
-from tests.daemon.pipeline.journal.test_journal import GROUP, ROOMY, block_of
+from tests.daemon.pipeline.journal.test_journal import GROUP, ROOMY, block_of, opened
 from tests.support.disks import REAL
 from tests.support.processes import here, triggerlog
 
@@ -47,6 +51,13 @@ async def test_what_is_left_of_other_groups_is_found(tmp_path: Path) -> None:
     assert unknown_groups(tmp_path, ["other"], DISK) == found
     with pytest.raises(CommandFailed, match=rf"journal/bpm holds {readings} readings.*'bpm' again"):
         refuse_unknown_groups(tmp_path, ["other"], DISK)
+
+
+def test_a_journal_of_nothing_but_what_was_set_aside_is_found(tmp_path: Path) -> None:
+    readings = np.zeros(100, GROUP.record)
+    with opened(tmp_path / "journal" / "bpm") as journal:
+        journal.append([replace(block_of(1, triggers=0), aside=Aside.of(readings, 0, AsideReason.OLDER))])
+    assert unknown_groups(tmp_path, ["renamed"], DISK) == [(tmp_path / "journal" / "bpm", 100)]
 
 
 async def test_what_is_done_with_does_not_count(tmp_path: Path) -> None:
