@@ -18,7 +18,7 @@ class Retried(Model):
     rejected: int = Field(description="letters that stay")
     unreadable: int = Field(description="letters whose bytes are damaged; they stay")
     aside: int = Field(default=0, description="letters that are not offered, since assembly set them aside; they stay")
-    lost: int = Field(default=0, description="readings of earlier retries that the database has no more: it was put back")
+    lost: int = Field(default=0, description="readings of earlier retries that the database, put back, has no more")
     reasons: dict[str, int] = Field(description="why letters stay, with how often")
     running: bool = Field(description="whether there are more to offer")
     problem: str | None = Field(description="what ended it before all were offered, if anything did")
