@@ -78,7 +78,12 @@ class Progress:
         """Which trigger numbers lie outside the window: bool, shape (n,)."""
         if self.front is None:
             return np.ones(len(triggers), bool)
-        return np.asarray(self.is_older(triggers) | (triggers >= min(MOST_TRIGGER, self.front + self._half)))
+        return np.asarray(self.is_older(triggers) | self.is_ahead(triggers))
+
+    def is_ahead(self, triggers: Array) -> Array:
+        """Which trigger numbers lie beyond the window: bool, shape (n,)."""
+        assert self.front is not None
+        return np.asarray(triggers >= min(MOST_TRIGGER, self.front + self._half))
 
     def is_older(self, triggers: Array) -> Array:
         """Which trigger numbers lie before the window, or once did: bool, shape (n,)."""

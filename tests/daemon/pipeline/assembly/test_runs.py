@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -222,6 +223,25 @@ def test_a_jump_ahead_of_most_instruments_is_followed_in_the_same_run() -> None:
     assembly = make(history_of(GROUP, 1, 2, 3))
     closed_blocks = assembly.receive(whole(GROUP, 50_000, 50_001), None, at(0))
     assert closed(closed_blocks) == [(1, 50_000, 5), (1, 50_001, 5)]
+
+
+@pytest.mark.parametrize("epoch", [0, 9])
+@pytest.mark.parametrize("beyond", [-1, 0, 1])
+def test_a_jump_to_the_end_of_the_window_is_followed(beyond: int, epoch: int) -> None:
+    """Half a window ahead of the front, which is 10."""
+    assembly = make()
+    block = whole(GROUP, *range(1, 11), 138 + beyond)
+    block["epoch"] = epoch
+    blocks = assembly.receive(block[:50], None, at(0)) + assembly.receive(block[50:], None, at(1))
+    assert [trigger for _, trigger, _ in closed(blocks)] == [*range(1, 11), 138 + beyond]
+    assert assembly.held == 0
+
+
+def test_a_group_that_takes_part_in_each_trigger_that_half_a_window_divides_is_stored() -> None:
+    assembly, blocks = make(), []
+    for tick, trigger in enumerate(range(128, 1400, 128)):
+        blocks += assembly.receive(whole(GROUP, trigger), None, at(2 * TIMEOUT * tick))
+    assert closed(blocks) == [(1, trigger, 5) for trigger in range(128, 1400, 128)]
 
 
 def test_a_jump_is_followed_after_the_timeout_when_most_instruments_are_dead() -> None:
