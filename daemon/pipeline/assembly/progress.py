@@ -29,7 +29,6 @@ class Progress:
         self._front: int | None = None
         self._low = 0
         self._moved_ns = NEVER
-        self._closed_ns = NEVER  # when an earlier process closed its last trigger
 
     @property
     def front(self) -> int | None:
@@ -71,7 +70,6 @@ class Progress:
         seen = present.any(axis=0)
         rows = last - present.argmax(axis=0)[seen]
         self._trigger[seen] = history["trigger"][rows]
-        self._closed_ns = int(history["closed_ns"].max())
         self._time_ns[seen] = times[rows]
 
     def is_far(self, triggers: Array) -> Array:
@@ -94,11 +92,12 @@ class Progress:
 
         They have no higher number than the front, were taken after the last of their instrument, and have no higher
         number than that or were taken after all that made the front: what lies behind it and is older was on its way
-        for long. utc_ns: when they came; a clock that is ahead of it says nothing, unless it is of an earlier process,
-        and they came before that made the front.
+        for long. utc_ns: when they came. A clock that is ahead of that, and of half of the others, says nothing; ahead
+        of that alone are all of them where the node's clock is behind, or the readings came before what made the front.
         """
         times = np.append(self._time_ns[self._are_active()], self._moved_ns)
-        front_ns = np.max(times[times < max(utc_ns, self._closed_ns) + ONE_MOMENT_NS], initial=NEVER)
+        now_ns = max(utc_ns, int(np.partition(times, len(times) // 2)[len(times) // 2]))
+        front_ns = np.max(times[times < now_ns + ONE_MOMENT_NS], initial=NEVER)
         later = block["time_ns"] > self._time_ns[block["instrument"]]
         after = (block["trigger"] <= self.front) & (block["time_ns"] > front_ns)
         return np.asarray(self._went_back(block) | (later & after))

@@ -431,3 +431,37 @@ def test_one_instrument_that_runs_ahead_within_reach_does_not_take_the_run_along
     stored = {(run, int(each["trigger"])) for run, each in told(blocks) if each["instrument"] != 1}
     assert stored == {(1, trigger) for trigger in range(101, 111)}
     assert assembly.run == 1
+
+
+@pytest.mark.parametrize("off_s", [0, -2, -37])
+def test_a_node_whose_clock_is_behind_takes_no_crates_that_catch_up_for_a_restart(off_s: int) -> None:
+    """The instruments' clocks are right, or in TAI."""
+    assembly = make()
+
+    def receive(seen: int, *readings: tuple[int, int]) -> None:
+        tick = time_of(seen) - START_NS
+        now = Instant(time_of(seen) + off_s * 1_000_000_000, tick)
+        assembly.close_due(now)
+        assembly.receive(make_block(GROUP, readings), None, now)
+
+    for trigger in range(1, 101):
+        receive(trigger, *((trigger, i) for i in range(5)))
+    for trigger in range(101, 401):
+        receive(trigger, (trigger, 0), (trigger, 1))
+    for behind, trigger in zip(range(101, 401, 10), range(401, 431), strict=True):
+        caught_up = [(each, i) for each in range(behind, behind + 10) for i in (2, 3, 4)]
+        receive(trigger, (trigger, 0), (trigger, 1), *caught_up)
+    assert assembly.run == 1
+    assert set(assembly.counts.aside) == {"older"}
+
+
+def test_an_instrument_whose_clock_is_ahead_hides_no_restart_from_a_node_whose_clock_is_behind() -> None:
+    """That one alone says nothing of when the front was."""
+    assembly = make()
+    block = whole(GROUP, *range(1001, 1021))
+    block["time_ns"][block["instrument"] == 3] += 2 * HOUR_NS
+    late = Instant(START_NS - 37_000_000_000, 0)
+    assembly.receive(block[block["instrument"] != 0], None, late)
+    assembly.close_due(Instant(late.utc_ns, TIMEOUT))
+    assembly.receive(make_block(GROUP, [(5, i) for i in (0, 1, 2)], when=after), None, late)
+    assert assembly.run == 2
