@@ -465,3 +465,34 @@ def test_an_instrument_whose_clock_is_ahead_hides_no_restart_from_a_node_whose_c
     assembly.close_due(Instant(late.utc_ns, TIMEOUT))
     assembly.receive(make_block(GROUP, [(5, i) for i in (0, 1, 2)], when=after), None, late)
     assert assembly.run == 2
+
+
+@pytest.mark.parametrize(("first", "run", "is_announced"), [(1, 2, False), (1, 2, True), (5000, 1, False)])
+def test_a_clock_of_the_node_that_is_set_back_hides_no_move_of_instruments_without_clocks(
+    first: int, run: int, is_announced: bool
+) -> None:
+    """The run seems to have begun hours from now."""
+
+    def untimed(*triggers: int) -> Array:
+        return whole(GROUP, *triggers, when=lambda _: 0)
+
+    assembly = make()
+    assembly.receive(untimed(*range(1, 21)), None, Instant(START_NS + 2 * HOUR_NS, 0))
+    assembly.receive(untimed(21), None, Instant(time_of(21), 1))
+    if is_announced:
+        assembly.announce(0, Instant(time_of(22), 2))
+    blocks = assembly.receive(untimed(first, first + 1), None, Instant(time_of(23), 3))
+    blocks += assembly.close_due(Instant(time_of(24), 4 + TIMEOUT))
+    assert closed(blocks) == [(run, first, 5), (run, first + 1, 5)]
+    assert assembly.counts.aside == {}
+
+
+def test_an_instrument_with_a_slow_clock_does_not_decide_when_the_run_began() -> None:
+    """What comes late of the run before goes there."""
+    assembly = make()
+    run_of(assembly, *range(1, 31))
+    assembly.receive(whole(GROUP, *range(1, 11), when=after), None, at(1))
+    lone = make_block(GROUP, [(11, 1)], when=lambda trigger: time_of(trigger) - HOUR_NS)
+    assembly.receive(lone, None, at(2))
+    assembly.close_due(at(2 + TIMEOUT))
+    assert closed(assembly.receive(whole(GROUP, 31), None, at(3 + TIMEOUT))) == [(1, 31, 5)]
