@@ -95,12 +95,15 @@ class Progress:
         for long. utc_ns: when they came. A clock that is ahead of that, and of half of the others, says nothing; ahead
         of that alone are all of them where the node's clock is behind, or the readings came before what made the front.
         """
+        later = block["time_ns"] > self._time_ns[block["instrument"]]
+        after = (block["trigger"] <= self.front) & (block["time_ns"] > self._front_ns(utc_ns))
+        return np.asarray(self._went_back(block) | (later & after))
+
+    def _front_ns(self, utc_ns: int) -> int:
+        """When the newest was taken of what made the front, as far as clocks are right."""
         times = np.append(self._time_ns[self._are_active()], self._moved_ns)
         now_ns = max(utc_ns, int(np.partition(times, len(times) // 2)[len(times) // 2]))
-        front_ns = np.max(times[times < now_ns + ONE_MOMENT_NS], initial=NEVER)
-        later = block["time_ns"] > self._time_ns[block["instrument"]]
-        after = (block["trigger"] <= self.front) & (block["time_ns"] > front_ns)
-        return np.asarray(self._went_back(block) | (later & after))
+        return int(np.max(times[times < now_ns + ONE_MOMENT_NS], initial=NEVER))
 
     def _went_back(self, block: Array) -> Array:
         """Which readings have no higher number than the last of their instrument, and were taken later: bool, (n,)."""
@@ -116,11 +119,20 @@ class Progress:
         is_earlier = (block["trigger"] <= self.front) & (block["time_ns"] < started_ns)
         return np.asarray(is_earlier & ~self._went_back(block))
 
-    def is_stray(self, block: Array) -> Array:
-        """Which readings lie outside the window, or went back while their instrument's clock went on: bool, (n,)."""
+    def is_stray(self, block: Array, utc_ns: int) -> Array:
+        """Which readings lie outside the window, or may be of numbers that began again: bool, shape (n,).
+
+        Those went back while their instrument's clock went on; or that was silent, or lagged, and they lie behind the
+        front, and were taken a moment or more after all that made it. utc_ns: when they came, which is the time of what
+        has none, and tells nothing.
+        """
         if self.front is None:
             return np.ones(len(block), bool)
-        return np.asarray(self._went_back(block) | self.is_far(block["trigger"]))
+        strays = np.asarray(self._went_back(block) | self.is_far(block["trigger"]))
+        behind = np.flatnonzero((block["trigger"] <= self.front) & (block["time_ns"] != utc_ns) & ~strays)
+        if len(behind):
+            strays[behind] = block["time_ns"][behind] >= self._front_ns(utc_ns) + ONE_MOMENT_NS
+        return strays
 
     def advance(self, triggers: Array, times: Array, present: Array, monotonic_ns: int) -> None:
         """Follow closed triggers, ascending: int64 (t,), times int64 (t, instruments), present bool of that shape."""

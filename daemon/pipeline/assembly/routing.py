@@ -128,7 +128,7 @@ class Routing:
         if before is not None:
             block, origin = self._accept_before(before, block, origin, now, out)
         run = self._runs.current
-        stray = run.progress.is_stray(block)
+        stray = run.progress.is_stray(block, now.utc_ns)
         if not stray.any():
             self._triggers.accept(run, block, origin, now, out)
             return
