@@ -52,10 +52,10 @@ class VirtualTime:
         self._loop = loop
 
     def time_ns(self) -> int:
-        return self._loop.utc_ns
+        return self._loop.node_utc_ns
 
     def time(self) -> float:
-        return self._loop.utc_ns / 1e9
+        return self._loop.node_utc_ns / 1e9
 
     def monotonic_ns(self) -> int:
         return self._loop.now_ns

@@ -119,6 +119,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self.now_ns = START_NS
+        self.node_off_ns = 0
         self.callbacks = 0
         self.connect: Callable[[Callable[[], asyncio.BaseProtocol], int], Coroutine[Any, Any, Any]] | None = None
         self.failures: list[str] = []
@@ -138,6 +139,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def utc_ns(self) -> int:
         """The other clock."""
         return START_UTC_NS + self.now_ns - START_NS
+
+    @property
+    def node_utc_ns(self) -> int:
+        """What that of the daemon's node shows."""
+        return self.utc_ns + self.node_off_ns
 
     # --- what asyncio asks for ----------------------------------------------------------------------------------
 

@@ -376,11 +376,18 @@ MUTANTS = (
         plan="claimed-and-behind-a-gap",
     ),
     Mutant(
-        name="take for a front of now what another daemon took later",
+        name="take the clocks of all instruments for wrong that are ahead of the node's",
         file="daemon/pipeline/assembly/progress.py",
-        text='        self._closed_ns = int(history["closed_ns"].max())\n',
-        to="",
-        plan="replayed-behind-what-another-host-took",
+        text="        now_ns = max(utc_ns, int(np.partition(times, len(times) // 2)[len(times) // 2]))\n",
+        to="        now_ns = utc_ns\n",
+        plan="behind-the-front-and-the-nodes-clock-set-back",
+    ),
+    Mutant(
+        name="forget when the run moved",
+        file="daemon/pipeline/assembly/progress.py",
+        text="        times = np.append(self._time_ns[self._are_active()], self._moved_ns)\n",
+        to="        times = np.append(self._time_ns[self._are_active()], NEVER)\n",
+        plan="behind-a-jump-without-an-epoch",
     ),
     Mutant(
         name="make a dead letter of what was committed without saying so",

@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 class SimulatedClock:
-    """The loop's time."""
+    """The loop's time, as the daemon's node has it."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
 
     def now(self) -> Instant:
-        return Instant(self._loop.utc_ns, self._loop.now_ns)
+        return Instant(self._loop.node_utc_ns, self._loop.now_ns)
 
 
 class SimulatedWorkers:

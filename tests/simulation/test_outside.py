@@ -16,6 +16,15 @@ from tests.simulation.outside import outside_of
 from tests.simulation.plain_sender import PlainSender
 
 
+def test_the_clock_of_the_node_may_be_off_and_the_monotonic_one_is_not() -> None:
+    with virtual_loop() as loop:
+        clock = outside_of(loop, Drive(rng=random.Random(1)), Life("a"), random.Random(2)).clock
+        before = clock.now()
+        loop.node_off_ns = -37_000_000_000
+        assert clock.now().utc_ns == before.utc_ns - 37_000_000_000
+        assert clock.now().monotonic_ns == before.monotonic_ns
+
+
 def test_a_step_is_called_when_it_is_due_or_woken_until_it_is_the_last() -> None:
     with virtual_loop() as loop:
 

@@ -488,6 +488,10 @@ class Events:
 
         self._die(what, count, down_s, move)
 
+    def _node_clock(self, off_s: float) -> None:
+        """The clock of the daemon's node is off from now on: it was set, or instruments send TAI."""
+        self._world.loop.node_off_ns = int(off_s * 1e9)
+
     # --- several faults at once ---------------------------------------------------------------------------------
 
     def _kill_in_outage(self, count: int, down_s: float, outage_s: float, power_after_s: float) -> None:

@@ -88,7 +88,7 @@ class Assembly:
             letters=self._letters,
         )
         self._screen = screen = Screen(group, self._triggers, self._letters)
-        self._routing = Routing(group, self._runs, self._triggers, screen, timeout_ns=timeout_ns, half=window // 2)
+        self._routing = Routing(group, self._runs, self._triggers, screen, timeout_ns=timeout_ns)
         self._taken_again_ns: int | None = None  # until then readings were taken again (monotonic), and some are held
 
     @property

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from daemon.pipeline.assembly.progress import NEVER, Progress
+from daemon.pipeline.assembly.progress import NEVER, ONE_MOMENT_NS, Progress
 from daemon.pipeline.assembly.strays import Strays
 from daemon.pipeline.assembly.window import UNKNOWN, Window
 from schemas.readings import Array, InstrumentGroup
@@ -49,6 +49,17 @@ class OpenRun:
         forgotten = triggers[self.window.slots(triggers) == UNKNOWN]
         if len(forgotten):
             self.progress.leave(int(forgotten[-1]))
+
+    def note_begin(self, rows: Array) -> None:
+        """See that the run began no later than these triggers of it, ledger rows.
+
+        Where the node's clock gives the times, and was set back since, it would begin in the future. Only triggers of
+        most instruments that take part tell: clocks may be wrong. Within a moment readings of the run before may count.
+        """
+        earlier = rows["time_ns"] < self.started_ns - ONE_MOMENT_NS
+        if earlier.any():
+            earlier &= 2 * rows["arrived"] > self.progress.active()
+            self.started_ns = int(rows["time_ns"][earlier].min(initial=self.started_ns))
 
     def leave_unread(self) -> None:
         """Leave to the database what is not remembered of the run by now: it may have been closed all the same."""

@@ -30,9 +30,11 @@ class OpenRuns:
         self._new = NewEpochs(group.size)
         self._epochs: dict[int, OpenRun] = {}  # the one heard longest ago first
         self._had = dict(epochs)  # the run of each epoch, the one heard longest ago first
+        self._forgotten = 0  # the highest run that the group may have had with an epoch that nobody knew
         self.before: OpenRun | None = None
         self.current = OpenRun.of(group, window, run=0, epoch=0)
-        if history is not None:
+        if history is not None and len(history):
+            self._forgotten = int(history["run"].min()) - 1
             for number in np.unique(history["run"]).tolist():
                 self._recall(history[history["run"] == number])
         within = self._epochs.get(next(reversed(epochs), 0))
@@ -42,6 +44,7 @@ class OpenRuns:
     def _recall(self, history: Array) -> None:
         run = OpenRun.of(self._group, self._window, run=int(history["run"][-1]), epoch=int(history["epoch"][-1]))
         run.recall(history)
+        self._forget_before()
         self.before = self.current if self.current.run else None
         if run.epoch:
             self._epochs[run.epoch] = run
@@ -70,7 +73,7 @@ class OpenRuns:
         return run
 
     def is_over(self, epoch: int) -> bool:
-        """Whether the group had this epoch, and knows nothing of it any more but its run."""
+        """Whether the group had this epoch, or may have had its run, and knows nothing of it any more but that."""
         return epoch in self._had and epoch not in self._epochs
 
     def number_of(self, epoch: int) -> int:
@@ -88,18 +91,26 @@ class OpenRuns:
         del self._epochs[run.epoch]
         self._had[run.epoch] = self._had.pop(run.epoch)
 
+    def _forget_before(self) -> None:
+        if self.before is not None and not self.before.epoch:
+            self._forgotten = max(self._forgotten, self.before.run)
+
     def number_for(self, epoch: int, instruments: Array, first_ns: int, now: Instant) -> int | None:
         """The run that an epoch is to have which the group does not know; None where it may have none.
 
         That is where these instruments, of which readings of it are here, are not most of those that take part, and
-        too many have begun; or it may be one that is forgotten: the timing system counts up, as a rule. first_ns: when
-        its first readings were taken.
+        too many have begun; or it may be one that is forgotten: the timing system counts up, as a rule. An earlier one
+        `is_over` whose run the group may have had without knowing the epoch: no trigger of that is opened twice.
+        first_ns: when its first readings were taken.
         """
         within = self.current.epoch
         is_of_most = 2 * len(instruments) > self.current.progress.active()
         if not is_of_most and len(self._had) >= EPOCHS_MOST and epoch < (within or min(self._had)):
             return None
         number = self._runs.known(epoch, self._had.values())
+        if number is not None and epoch < within and number <= self._forgotten and self.of_number(number) is None:
+            self._note(epoch, number)
+            return None
         if number is None and not self._new.take(instruments, now.monotonic_ns, is_of_most=is_of_most):
             return None
         self._runs.heard(within)
@@ -112,12 +123,15 @@ class OpenRuns:
         assert number not in {each.run for each in self if each is not run}, "of a number there is one run"
         if run is None:
             run = OpenRun.of(self._group, self._window, run=number, epoch=epoch)
-        self._had[epoch] = number
-        if len(self._had) > EPOCHS_MOST:
-            del self._had[next(each for each in self._had if each != epoch and each not in self._epochs)]
+        self._note(epoch, number)
         run.epoch, run.run = epoch, number
         self._epochs[epoch] = run
         return run
+
+    def _note(self, epoch: int, number: int) -> None:
+        self._had[epoch] = number
+        if len(self._had) > EPOCHS_MOST:
+            del self._had[next(each for each in self._had if each != epoch and each not in self._epochs)]
 
     def restart(self, first_ns: int) -> OpenRun:
         """Begin a run of which nobody knows the epoch, and which began then; return it."""
@@ -135,6 +149,7 @@ class OpenRuns:
 
     def move_to(self, run: OpenRun) -> None:
         """Make a run the current one; of the one before that is forgotten nothing may be open."""
+        self._forget_before()
         self.before, self.current = self.current, run
 
     def join(self, run: OpenRun, first_ns: int) -> None:

@@ -29,7 +29,6 @@ class Progress:
         self._front: int | None = None
         self._low = 0
         self._moved_ns = NEVER
-        self._closed_ns = NEVER  # when an earlier process closed its last trigger
 
     @property
     def front(self) -> int | None:
@@ -79,14 +78,18 @@ class Progress:
         seen = present.any(axis=0)
         rows = last - present.argmax(axis=0)[seen]
         self._trigger[seen] = history["trigger"][rows]
-        self._closed_ns = int(history["closed_ns"].max())
         self._time_ns[seen] = times[rows]
 
     def is_far(self, triggers: Array) -> Array:
         """Which trigger numbers lie outside the window: bool, shape (n,)."""
         if self.front is None:
             return np.ones(len(triggers), bool)
-        return np.asarray(self.is_older(triggers) | (triggers >= min(MOST_TRIGGER, self.front + self._half)))
+        return np.asarray(self.is_older(triggers) | self.is_ahead(triggers))
+
+    def is_ahead(self, triggers: Array) -> Array:
+        """Which trigger numbers lie beyond the window: bool, shape (n,)."""
+        assert self.front is not None
+        return np.asarray(triggers >= min(MOST_TRIGGER, self.front + self._half))
 
     def is_older(self, triggers: Array) -> Array:
         """Which trigger numbers lie before the window, or once did: bool, shape (n,)."""
@@ -97,14 +100,18 @@ class Progress:
 
         They have no higher number than the front, were taken after the last of their instrument, and have no higher
         number than that or were taken after all that made the front: what lies behind it and is older was on its way
-        for long. utc_ns: when they came; a clock that is ahead of it says nothing, unless it is of an earlier process,
-        and they came before that made the front.
+        for long. utc_ns: when they came. A clock that is ahead of that, and of half of the others, says nothing; ahead
+        of that alone are all of them where the node's clock is behind, or the readings came before what made the front.
         """
-        times = np.append(self._time_ns[self._are_active()], self._moved_ns)
-        front_ns = np.max(times[times < max(utc_ns, self._closed_ns) + ONE_MOMENT_NS], initial=NEVER)
         later = block["time_ns"] > self._time_ns[block["instrument"]]
-        after = (block["trigger"] <= self.front) & (block["time_ns"] > front_ns)
+        after = (block["trigger"] <= self.front) & (block["time_ns"] > self._front_ns(utc_ns))
         return np.asarray(self._went_back(block) | (later & after))
+
+    def _front_ns(self, utc_ns: int) -> int:
+        """When the newest was taken of what made the front, as far as clocks are right."""
+        times = np.append(self._time_ns[self._are_active()], self._moved_ns)
+        now_ns = max(utc_ns, int(np.partition(times, len(times) // 2)[len(times) // 2]))
+        return int(np.max(times[times < now_ns + ONE_MOMENT_NS], initial=NEVER))
 
     def _went_back(self, block: Array) -> Array:
         """Which readings have no higher number than the last of their instrument, and were taken later: bool, (n,)."""
@@ -120,11 +127,20 @@ class Progress:
         is_earlier = (block["trigger"] <= self.front) & (block["time_ns"] < started_ns)
         return np.asarray(is_earlier & ~self._went_back(block))
 
-    def is_stray(self, block: Array) -> Array:
-        """Which readings lie outside the window, or went back while their instrument's clock went on: bool, (n,)."""
+    def is_stray(self, block: Array, utc_ns: int) -> Array:
+        """Which readings lie outside the window, or may be of numbers that began again: bool, shape (n,).
+
+        Those went back while their instrument's clock went on; or that was silent, or lagged, and they lie behind the
+        front, and were taken a moment or more after all that made it. utc_ns: when they came, which is the time of what
+        has none, and tells nothing.
+        """
         if self.front is None:
             return np.ones(len(block), bool)
-        return np.asarray(self._went_back(block) | self.is_far(block["trigger"]))
+        strays = np.asarray(self._went_back(block) | self.is_far(block["trigger"]))
+        behind = np.flatnonzero((block["trigger"] <= self.front) & (block["time_ns"] != utc_ns) & ~strays)
+        if len(behind):
+            strays[behind] = block["time_ns"][behind] >= self._front_ns(utc_ns) + ONE_MOMENT_NS
+        return strays
 
     def advance(self, triggers: Array, times: Array, present: Array, monotonic_ns: int) -> None:
         """Follow closed triggers, ascending: int64 (t,), times int64 (t, instruments), present bool of that shape."""

@@ -28,15 +28,13 @@ class Routing:
     or its time is over. Where a run ends its triggers close; what has closed is appended to `out`, in order.
 
     strays: what fits no run, of readings without an epoch. timeout_ns: the time that what is held has.
-    half: of the window, in triggers.
     """
 
     def __init__(
-        self, group: InstrumentGroup, runs: OpenRuns, triggers: Triggers, screen: Screen, *, timeout_ns: int, half: int
+        self, group: InstrumentGroup, runs: OpenRuns, triggers: Triggers, screen: Screen, *, timeout_ns: int
     ) -> None:
         self.strays = Strays(group.size, group.record)
         self.timeout_ns = timeout_ns
-        self._half = half
         self._not_begun = NotBegun(group.size)
         self._are_others_held = False  # in this step, of what has not begun
         self._every_instrument = np.arange(group.size)
@@ -132,7 +130,7 @@ class Routing:
         if before is not None:
             block, origin = self._accept_before(before, block, origin, now, out)
         run = self._runs.current
-        stray = run.progress.is_stray(block)
+        stray = run.progress.is_stray(block, now.utc_ns)
         if not stray.any():
             self._triggers.accept(run, block, origin, now, out)
             return
@@ -207,7 +205,6 @@ class Routing:
         """Follow the machine where most instruments have gone; return the run they are in now if there was a move."""
         verdict = strays.judge(
             run.progress,
-            self._half,
             run.started_ns,
             self._voters(run, strays, now, expired=expired),
             utc_ns=now.utc_ns,

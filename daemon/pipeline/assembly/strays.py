@@ -96,7 +96,6 @@ class Strays:
     def judge(
         self,
         progress: Progress,
-        half: int,
         started_ns: int,
         active: int,
         *,
@@ -125,7 +124,7 @@ class Strays:
         for move, part in (
             # Of a known epoch nothing falls back: what is behind its front is older.
             (Move.RESTART, held[progress.fell_back(held, utc_ns) & (held["trigger"] <= front) & (held["epoch"] == 0)]),
-            (Move.JUMP, held[held["trigger"] > front + half]),
+            (Move.JUMP, held[progress.is_ahead(held["trigger"])]),
         ):
             if 2 * _distinct(part) > active or (armed and move is Move.RESTART and len(part)):
                 return _verdict(move, part)

@@ -284,6 +284,7 @@ class Triggers(Outcomes):
             self.counts.skipped += run.window.newly_skipped(rows["trigger"])
             run.window.close(rows)
             run.progress.advance(rows["trigger"], readings["time_ns"][mine], present[mine], now.monotonic_ns)
+            run.note_begin(rows)
             if run is not self._runs.current:
                 self._closed_beside = run
         missing = int((ledger["expected"] - ledger["arrived"]).sum())

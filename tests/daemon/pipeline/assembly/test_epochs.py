@@ -531,3 +531,49 @@ def test_what_is_late_for_a_trigger_that_an_earlier_block_is_still_to_be_placed_
     assert (late.aside.run.tolist(), late.aside.reason.tolist()) == ([1, 1], 2 * [AsideReason.OLDER])
     second.receive(of(7, make_block(GROUP, [(6, 2), (7, 2)])), None, at(TIMEOUT + 2))
     assert (second.held, second.counts.duplicate, second.counts.aside) == (1, 1, {"older": 2})
+
+
+def one_with_epochs_and_one_without(*epochs: int) -> tuple[Runs, Assembly, Array]:
+    """The runs of two groups that saw the same restarts; that without epochs, and its ledger rows."""
+    runs = Runs()
+    one, other, blocks = make(runs=runs), make(runs=runs), list[ClosedBlock]()
+    for k, epoch in enumerate(epochs):
+        now = Instant(START_NS + k * HOUR_NS, k)
+        again = whole(GROUP, 1, when=lambda trigger, k=k: time_of(trigger) + k * HOUR_NS)
+        one.receive(of(epoch, again.copy()), None, now)
+        blocks += other.receive(again, None, now)
+    return runs, other, rows_of(blocks)
+
+
+@pytest.mark.parametrize("starts_again", [False, True])
+def test_a_run_that_the_group_had_without_knowing_its_epoch_is_left_to_the_database(starts_again: bool) -> None:
+    """It may have rows of that which nobody here remembers."""
+    runs, assembly, rows = one_with_epochs_and_one_without(6, 7, 8, 9)
+    assert rows["run"].tolist() == [1, 2, 3, 4]
+    if starts_again:
+        assembly = make(runs=runs, history=rows[2:])
+    assembly.receive(of(9, whole(GROUP, 2)), None, at(10))
+    (block,) = assembly.receive(of(7, make_block(GROUP, [(1, 4)])), None, at(11))
+    assert block.aside is not None
+    assert (block.aside.run.tolist(), block.aside.reason.tolist()) == ([2], [AsideReason.OLDER])
+    assert not len(block.ledger)
+    assert (assembly.run, assembly.counts.opened) == (4, 1 if starts_again else 5)
+
+
+def test_an_epoch_before_that_of_a_group_begins_in_the_run_that_another_group_has_for_it() -> None:
+    """Where the group knew all epochs that it had, it has no rows of that."""
+    runs = Runs(4, {6: 1, 7: 2, 8: 3, 9: 4})
+    assembly = make(runs=runs)
+    blocks = assembly.receive(of(9, whole(GROUP, 1)), None, at(0))
+    blocks += assembly.receive(of(7, whole(GROUP, 1)), None, at(1))
+    assert closed(blocks) == [(9, 4, 1, 5), (7, 2, 1, 5)]
+
+
+def test_a_group_that_begins_to_send_epochs_goes_on_though_it_counts_runs_otherwise() -> None:
+    """It noticed two restarts more than the others, and what it sends now is no late reading of an earlier epoch."""
+    runs, assembly, _ = one_with_epochs_and_one_without(6, 7)
+    for k in (2, 3, 4):
+        again = whole(GROUP, 1, when=lambda trigger, k=k: time_of(trigger) + k * HOUR_NS)
+        assembly.receive(again, None, Instant(START_NS + k * HOUR_NS, k))
+    assert (assembly.run, runs.known(7)) == (5, 2)
+    assert closed(assembly.receive(of(7, whole(GROUP, 2)), None, at(10))) == [(7, 2, 2, 5)]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -224,6 +225,25 @@ def test_a_jump_ahead_of_most_instruments_is_followed_in_the_same_run() -> None:
     assert closed(closed_blocks) == [(1, 50_000, 5), (1, 50_001, 5)]
 
 
+@pytest.mark.parametrize("epoch", [0, 9])
+@pytest.mark.parametrize("beyond", [-1, 0, 1])
+def test_a_jump_to_the_end_of_the_window_is_followed(beyond: int, epoch: int) -> None:
+    """Half a window ahead of the front, which is 10."""
+    assembly = make()
+    block = whole(GROUP, *range(1, 11), 138 + beyond)
+    block["epoch"] = epoch
+    blocks = assembly.receive(block[:50], None, at(0)) + assembly.receive(block[50:], None, at(1))
+    assert [trigger for _, trigger, _ in closed(blocks)] == [*range(1, 11), 138 + beyond]
+    assert assembly.held == 0
+
+
+def test_a_group_that_takes_part_in_each_trigger_that_half_a_window_divides_is_stored() -> None:
+    assembly, blocks = make(), []
+    for tick, trigger in enumerate(range(128, 1400, 128)):
+        blocks += assembly.receive(whole(GROUP, trigger), None, at(2 * TIMEOUT * tick))
+    assert closed(blocks) == [(1, trigger, 5) for trigger in range(128, 1400, 128)]
+
+
 def test_a_jump_is_followed_after_the_timeout_when_most_instruments_are_dead() -> None:
     assembly = make(history_of(GROUP, 1, 2, 3))
     assembly.receive(make_block(GROUP, [(50_000, 0), (50_000, 3)]), None, at(0))
@@ -411,3 +431,95 @@ def test_one_instrument_that_runs_ahead_within_reach_does_not_take_the_run_along
     stored = {(run, int(each["trigger"])) for run, each in told(blocks) if each["instrument"] != 1}
     assert stored == {(1, trigger) for trigger in range(101, 111)}
     assert assembly.run == 1
+
+
+@pytest.mark.parametrize("off_s", [0, -2, -37])
+def test_a_node_whose_clock_is_behind_takes_no_crates_that_catch_up_for_a_restart(off_s: int) -> None:
+    """The instruments' clocks are right, or in TAI."""
+    assembly = make()
+
+    def receive(seen: int, *readings: tuple[int, int]) -> None:
+        tick = time_of(seen) - START_NS
+        now = Instant(time_of(seen) + off_s * 1_000_000_000, tick)
+        assembly.close_due(now)
+        assembly.receive(make_block(GROUP, readings), None, now)
+
+    for trigger in range(1, 101):
+        receive(trigger, *((trigger, i) for i in range(5)))
+    for trigger in range(101, 401):
+        receive(trigger, (trigger, 0), (trigger, 1))
+    for behind, trigger in zip(range(101, 401, 10), range(401, 431), strict=True):
+        caught_up = [(each, i) for each in range(behind, behind + 10) for i in (2, 3, 4)]
+        receive(trigger, (trigger, 0), (trigger, 1), *caught_up)
+    assert assembly.run == 1
+    assert set(assembly.counts.aside) == {"older"}
+
+
+def test_an_instrument_whose_clock_is_ahead_hides_no_restart_from_a_node_whose_clock_is_behind() -> None:
+    """That one alone says nothing of when the front was."""
+    assembly = make()
+    block = whole(GROUP, *range(1001, 1021))
+    block["time_ns"][block["instrument"] == 3] += 2 * HOUR_NS
+    late = Instant(START_NS - 37_000_000_000, 0)
+    assembly.receive(block[block["instrument"] != 0], None, late)
+    assembly.close_due(Instant(late.utc_ns, TIMEOUT))
+    assembly.receive(make_block(GROUP, [(5, i) for i in (0, 1, 2)], when=after), None, late)
+    assert assembly.run == 2
+
+
+@pytest.mark.parametrize(("first", "run", "is_announced"), [(1, 2, False), (1, 2, True), (5000, 1, False)])
+def test_a_clock_of_the_node_that_is_set_back_hides_no_move_of_instruments_without_clocks(
+    first: int, run: int, is_announced: bool
+) -> None:
+    """The run seems to have begun hours from now."""
+
+    def untimed(*triggers: int) -> Array:
+        return whole(GROUP, *triggers, when=lambda _: 0)
+
+    assembly = make()
+    assembly.receive(untimed(*range(1, 21)), None, Instant(START_NS + 2 * HOUR_NS, 0))
+    assembly.receive(untimed(21), None, Instant(time_of(21), 1))
+    if is_announced:
+        assembly.announce(0, Instant(time_of(22), 2))
+    blocks = assembly.receive(untimed(first, first + 1), None, Instant(time_of(23), 3))
+    blocks += assembly.close_due(Instant(time_of(24), 4 + TIMEOUT))
+    assert closed(blocks) == [(run, first, 5), (run, first + 1, 5)]
+    assert assembly.counts.aside == {}
+
+
+def test_an_instrument_with_a_slow_clock_does_not_decide_when_the_run_began() -> None:
+    """What comes late of the run before goes there."""
+    assembly = make()
+    run_of(assembly, *range(1, 31))
+    assembly.receive(whole(GROUP, *range(1, 11), when=after), None, at(1))
+    lone = make_block(GROUP, [(11, 1)], when=lambda trigger: time_of(trigger) - HOUR_NS)
+    assembly.receive(lone, None, at(2))
+    assembly.close_due(at(2 + TIMEOUT))
+    assert closed(assembly.receive(whole(GROUP, 31), None, at(3 + TIMEOUT))) == [(1, 31, 5)]
+
+
+@pytest.mark.parametrize("first", [4, 0])
+def test_an_instrument_that_was_silent_in_a_run_is_back_in_the_next_one(first: int) -> None:
+    """Whether it is the first or the last to come: what its trigger lacks was not taken an hour later."""
+    assembly = make()
+    assembly.receive(whole(GROUP, *range(1, 6)), None, at(0))
+    others = [(trigger, i) for trigger in range(1, 6) for i in range(4)]
+    assembly.receive(make_block(GROUP, others, when=after), None, at(1))
+    assembly.close_due(at(1 + TIMEOUT))
+    blocks = []
+    for i in ((first + k) % 5 for k in range(5)):
+        again = make_block(GROUP, [(trigger, i) for trigger in range(1, 6)], lambda t: after(t) + HOUR_NS)
+        blocks += assembly.receive(again, None, at(2 + TIMEOUT))
+    assert closed(blocks) == [(3, trigger, 5) for trigger in range(1, 6)]
+    assert assembly.counts.late == 0
+
+
+def test_what_comes_late_for_the_front_without_a_clock_is_not_held() -> None:
+    """It has the time of its receipt, which tells of no other run."""
+    assembly = make()
+    run_of(assembly, *range(1, 6))
+    assembly.receive(make_block(GROUP, [(6, i) for i in range(4)]), None, at(0))
+    assembly.close_due(at(TIMEOUT))
+    late = make_block(GROUP, [(6, 4)], when=lambda _: 0)
+    assembly.receive(late, None, Instant(after(6), 1 + TIMEOUT))
+    assert (assembly.counts.late, assembly.held) == (1, 0)
