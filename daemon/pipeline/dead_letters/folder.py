@@ -14,7 +14,7 @@ from daemon.pipeline.closed_blocks import ASIDE, Key, keys_of, revised_keys, tim
 from daemon.pipeline.dead_letters.format import ENDING, Found, Letter, Reason, read, scan
 from daemon.pipeline.dead_letters.index import Index, Segment
 from daemon.pipeline.dead_letters.marks import DISCARDED, RETRIED, Marks
-from daemon.pipeline.dead_letters.retried import Retried
+from daemon.pipeline.dead_letters.retried import PutBack, Retried
 from daemon.pipeline.dead_letters.writing import Writing
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.format import BadRecord, counted_of, group_checksum
@@ -105,8 +105,6 @@ class DeadLetters:
             # the time that anything is acknowledged because it is here.
             self._disk.replace(paths[-1], self._disk.read(paths[-1], 0, self._disk.size(paths[-1])))
         unreadable = self.look(retried=retried, formerly=formerly)
-        if retried is not None and self._retried.is_behind(retried, self.ids):
-            self._retried.note(retried)
         if self.id:
             # In a copy of the folder the same numbers are given out, to other letters.
             self._identity.succeed({(retried or NOWHERE).journal, *self._ids_found})
@@ -132,6 +130,7 @@ class DeadLetters:
             self._retried.compare(retried, self.ids)
         found = self._scan()
         self._take_up(found)
+        self.lost = self._retried.lost(self.to_retry)
         serials = [letter.serial for segment in found for letter in segment.letters]
         self._next = max(self._identity.next, self._marks.next, *(serial + 1 for serial in serials))
         return [segment for segment in found if segment.is_other or segment.damaged]
@@ -156,7 +155,6 @@ class DeadLetters:
                     self._index.note_discarded(letter.key)
         # Without a journal no block comes again, and its number is that of another one in this process.
         self._index.forget_blocks_of(0)
-        self.lost += self._retried.take_lost(self.to_retry)
 
     @property
     def id(self) -> int:
@@ -346,37 +344,50 @@ class DeadLetters:
     # --- removing -----------------------------------------------------------------------------------------------
 
     async def committed(self, letters: Sequence[Letter], position: JournalPosition) -> None:
-        """The database has these, and says so by this position.
+        """The database has these, and says so by this position, which is of this folder.
 
         Raises:
             OSError: what says so in the folder cannot be written.
         """
-        if not letters:
-            return
         for letter in letters:
             self._index.forget(letter)
             self._marks.set(RETRIED, self._layout, letter.serial)
-        async with self._turn:
-            await self._workers.call(self._retried.note, position)
-        self.passed(self._passed)
+        if letters or self._retried.differs(position, self.ids):
+            async with self._turn:
+                await self._workers.call(self._retried.note, position)
+            self.passed(self._passed)
 
-    async def put_back(self, found: JournalPosition) -> int:
+    def note_found(self, retried: JournalPosition | None) -> None:
+        """Note where the database was found at the start, once what it lost is told; raises OSError.
+
+        retried: as for `open`.
+        """
+        if retried is not None and self._retried.differs(retried, self.ids):
+            self._retried.note(retried)
+
+    async def put_back(self, found: JournalPosition) -> PutBack:
         """See whether a database at this position has lost what it had taken: what of that lies here is pending again.
 
-        Returns how many readings are lost. Not while letters are being offered, or moved.
+        Not while letters are being offered, or moved.
 
         Raises:
             OSError: the folder cannot be read, or written.
         """
         if not self._retried.is_behind(found, self.ids):
-            return 0
-        before = self.lost
+            return PutBack()
         async with self._turn:
+            await self._workers.call(self._writing.forget_failed)
             segments = await self._workers.call(self._scan)
             self._retried.compare(found, self.ids)
-            await self._workers.call(self._retried.note, found)
+            before = self.amount.readings
+            # Without a journal the blocks of this process may come again all the same.
+            own = {block: keys for block, keys in self._index.of_block.items() if not block[0]}
             self._take_up(segments)
-        return self.lost - before
+            self._index.of_block.update(own)
+            lost = self._retried.lost(self.to_retry)
+            await self._workers.call(self._retried.note, found)
+        self.lost += lost
+        return PutBack(lost=lost, pending=max(0, self.amount.readings - before))
 
     def passed(self, position: int) -> None:
         """The database has the blocks up to this number: none of them comes again after a crash."""

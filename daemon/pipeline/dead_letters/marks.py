@@ -41,11 +41,15 @@ class Marks:
 
     def set(self, name: str, group: int, serial: int) -> None:
         """Take note of a serial; it is not in the file yet."""
-        self._upto[name][group] = max(self._upto[name].get(group, 0), serial)
+        self._upto[name][group] = max(self.upto(name, group), serial)
 
-    def take_back(self, name: str, group: int, serial: int) -> None:
-        """Take note that nothing beyond a serial is; it is not in the file yet."""
-        self._upto[name][group] = min(self._upto[name].get(group, 0), serial)
+    def put(self, name: str, group: int, serial: int) -> None:
+        """Take note of a serial, whatever was noted before; it is not in the file yet."""
+        self._upto[name][group] = serial
+
+    def upto(self, name: str, group: int) -> int:
+        """The serial that is noted; 0 where none is."""
+        return self._upto[name].get(group, 0)
 
     def write(self, name: str) -> None:
         """Write a file; when it returns the disk has it. Raises OSError."""
@@ -55,4 +59,4 @@ class Marks:
     def cover(self, letter: Letter) -> bool:
         """Whether a letter was retried or discarded."""
         names = [DISCARDED] if letter.is_aside else [DISCARDED, RETRIED]
-        return any(letter.serial <= self._upto[name].get(letter.group, 0) for name in names)
+        return any(letter.serial <= self.upto(name, letter.group) for name in names)

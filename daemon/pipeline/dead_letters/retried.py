@@ -6,13 +6,38 @@ letters that it had taken, and had acknowledged.
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import NamedTuple
 
+from backends.base import Store
 from daemon.core.outside import Outside
 from daemon.pipeline.dead_letters.format import Letter
 from daemon.pipeline.dead_letters.marks import RETRIED, Marks
 from daemon.pipeline.journal import Acknowledged
 from daemon.pipeline.journal.acknowledged import NOWHERE, readings_behind
-from schemas.batch import JournalPosition
+from schemas.batch import JournalPosition, Stream
+from schemas.queries import LedgerTail
+from schemas.readings import InstrumentGroup
+
+
+async def position_of_letters(store: Store, group: InstrumentGroup) -> JournalPosition | None:
+    """Where the database is in the dead letters of a group; at the number 0 where it has none of them.
+
+    None where it has rows of the group and no position at all: an operator removed these, or gave the logger another
+    name, and nobody knows. Raises StoreUnavailable.
+    """
+    found = await store.position(group.name, Stream.DEAD_LETTERS)
+    if found is not None:
+        return found
+    if await store.position(group.name) is None and len(await store.ask(LedgerTail(group=group, most=1))):
+        return None
+    return NOWHERE
+
+
+class PutBack(NamedTuple):
+    """What came of a database that was put back: readings that are lost, and readings that are pending again."""
+
+    lost: int = 0
+    pending: int = 0
 
 
 class Retried:
@@ -26,37 +51,47 @@ class Retried:
         self._noted = NOWHERE
         self._marks = marks
         self._group = group
-        self._behind = self._upto = 0
+        self._behind = 0
 
     def load(self) -> None:
         """Read what the database acknowledged last; raises OSError."""
         self._noted = self._acknowledged.read()
 
     def is_behind(self, found: JournalPosition, ids: Collection[int]) -> bool:
-        """Whether a database at this position has less than it acknowledged; ids: those of the folder."""
-        return readings_behind(self._noted, found, ids) > 0
+        """Whether a database at this position was further, by the note or by the mark; ids: those of the folder."""
+        is_below = self._decides(found, ids) and found.sequence < self._marks.upto(RETRIED, self._group)
+        return is_below or readings_behind(self._noted, found, ids) > 0
+
+    def differs(self, found: JournalPosition, ids: Collection[int]) -> bool:
+        """Whether the note is to say something else: it was put back, or its answer, or the note, was lost."""
+        is_ahead = found.journal in ids and found.sequence > self._noted.sequence
+        return is_ahead or readings_behind(self._noted, found, ids) > 0
 
     def compare(self, found: JournalPosition, ids: Collection[int]) -> None:
-        """Set the mark by where the database is; ids: those of the folder.
+        """Set the mark by where the database is.
 
-        Where it was put back, the mark is, too. Of a position under another id nobody knows what of this folder it has.
+        Of a position under another id nobody knows what of this folder the database has: the mark stays.
         """
-        self._behind, self._upto = readings_behind(self._noted, found, ids), self._noted.sequence
-        is_ours = found.journal in ids
-        if self._behind and (is_ours or not found.sequence):
-            self._marks.take_back(RETRIED, self._group, found.sequence)
-        else:
-            self._marks.set(RETRIED, self._group, found.sequence if is_ours else 0)
+        self._behind = readings_behind(self._noted, found, ids)
+        if self._decides(found, ids):
+            self._marks.put(RETRIED, self._group, found.sequence)
 
-    def take_lost(self, pending: Iterable[Letter]) -> int:
-        """How many readings the database lacks, by the last comparison, of which no letter is pending; told once."""
-        behind, self._behind = self._behind, 0
-        return max(0, behind - sum(each.readings for each in pending if each.serial <= self._upto))
+    def _decides(self, found: JournalPosition, ids: Collection[int]) -> bool:
+        return found.journal in ids or not found.sequence
+
+    def lost(self, pending: Iterable[Letter]) -> int:
+        """How many readings the database lacks, by the last comparison, of which no letter is pending."""
+        upto = self._noted.sequence
+        return max(0, self._behind - sum(each.readings for each in pending if each.serial <= upto))
 
     def note(self, position: JournalPosition) -> None:
         """The database is there; returns when the disk knows. Raises OSError."""
-        # Before the mark: a note behind that would not tell that the database has fallen behind it.
+        # First what says less: where the other is not written, the note tells of the difference, and not the mark.
+        is_back = position.sequence < self._noted.sequence
+        if is_back:
+            self._marks.write(RETRIED)
         self._acknowledged.note(position)
         self._acknowledged.write()
+        if not is_back:
+            self._marks.write(RETRIED)
         self._noted = position
-        self._marks.write(RETRIED)

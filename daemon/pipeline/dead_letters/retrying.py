@@ -17,8 +17,9 @@ import numpy as np
 from backends.base import BatchRejected, Store, StoreError, StoreUnavailable
 from daemon.pipeline.closed_blocks import merge
 from daemon.pipeline.dead_letters.finding import find_refused
-from daemon.pipeline.dead_letters.folder import NOWHERE, DeadLetters
+from daemon.pipeline.dead_letters.folder import DeadLetters
 from daemon.pipeline.dead_letters.format import Letter
+from daemon.pipeline.dead_letters.retried import position_of_letters
 from daemon.pipeline.durable_state import DurableState, may_have
 from daemon.pipeline.gaps import CommittedGaps
 from daemon.pipeline.journal import Amount
@@ -129,13 +130,18 @@ class Retrying:
         self.outcome = outcome
 
     async def _offer_all(self) -> None:
-        found = await self._store.position(self._group.name, Stream.DEAD_LETTERS) or NOWHERE
-        self.outcome.lost = await self._letters.put_back(found)
+        found = await position_of_letters(self._store, self._group)
+        if found is None:
+            found = self._account
+        else:
+            self.outcome.lost, again = await self._letters.put_back(found)
+            self.readings -= min(self.readings, again)
         is_ours = found.journal in self._letters.ids
         # Of another folder only the account goes on.
         self._account = replace(found, sequence=found.sequence if is_ours else 0, journal=self._letters.id)
         # What the database had taken when its answer was lost.
-        await self._letters.committed(list(self._letters.upto(self._account.sequence)), found)
+        if is_ours:
+            await self._letters.committed(list(self._letters.upto(self._account.sequence)), found)
         outcome = self.outcome
         outcome.letters = sum(1 for _ in self._letters.to_retry)
         rejected: set[int] = set()

@@ -167,7 +167,7 @@ class IntakeLog:
                 found, count, received_ns = sessions_of(data[body:good_until])
                 sessions.update(found)
                 readings += count
-                self._newest_ns = max(self._newest_ns, received_ns)
+                self._newest_ns = received_ns  # of the last: the clock may have been wrong before
                 numbers.append(header.sequence)
             nbytes = len(data)
         if not numbers:

@@ -51,7 +51,8 @@ class Acknowledged:
         self.path = folder / ACKNOWLEDGED
         self._folder = folder
         self._disk, self._workers = outside.disk, outside.workers
-        self._newest = self._written = NOWHERE
+        self._newest: JournalPosition | None = None
+        self._written: JournalPosition | None = None
 
     def read(self) -> JournalPosition:
         """What is noted; at the number 0 where nothing is. Raises OSError."""
@@ -64,7 +65,7 @@ class Acknowledged:
     def write(self) -> None:
         """Put on the disk what was acknowledged since; raises OSError."""
         newest = self._newest
-        if newest is not self._written:
+        if newest is not None and newest is not self._written:
             words = " ".join(map(str, (newest.journal, newest.sequence, newest.triggers, newest.readings)))
             self._disk.make_folder(self._folder)
             self._disk.replace(self.path, f"{words}\n".encode())

@@ -4,9 +4,10 @@ from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 
 from backends.base import Decimating, Store
+from daemon.pipeline.dead_letters.retried import position_of_letters
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.recovery.history import heard_last
-from schemas.batch import JournalPosition, Stream
+from schemas.batch import JournalPosition
 from schemas.config import Config
 from schemas.ledger import own_rows
 from schemas.queries import LedgerTail
@@ -18,14 +19,14 @@ from schemas.retention import Dropped, Period
 class InStore:
     """What the database has of one group. tail: ledger rows of the newest runs, ascending.
 
-    position, retried: of this logger's journal, and of its dead letters. state: what is kept beside `position`. others:
-    epoch and run, of all epochs of this logger's other groups, those that are not configured, too. dropped,
-    reduced: periods whose readings were dropped, or reduced, or are being that.
+    position, retried: of this logger's journal, and of its dead letters; see `position_of_letters`. state: what is kept
+    beside `position`. others: epoch and run, of all epochs of this logger's other groups, those that are not
+    configured, too. dropped, reduced: periods whose readings were dropped, or reduced, or are being that.
     """
 
     tail: Array
     position: JournalPosition
-    retried: JournalPosition
+    retried: JournalPosition | None
     state: DurableState
     others: Set[tuple[int, int]] = frozenset()
     dropped: Sequence[Dropped] = ()
@@ -35,7 +36,7 @@ class InStore:
 async def ask_store(store: Store, group: InstrumentGroup, config: Config) -> InStore:
     """Ask the database for what it has of a group; raises StoreUnavailable."""
     position = await store.position(group.name) or JournalPosition(sequence=0)
-    retried = await store.position(group.name, Stream.DEAD_LETTERS) or JournalPosition(sequence=0)
+    retried = await position_of_letters(store, group)
     state = DurableState.decode(position.state)
     tail = await _ledger_tail(store, group, config.assembly.window, state.runs.values())
     others = [DurableState.decode(data) for name, data in (await store.states()).items() if name != group.name]

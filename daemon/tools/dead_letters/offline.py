@@ -11,7 +11,7 @@ from daemon.core.outside import Outside
 from daemon.pipeline.dead_letters.folder import NOWHERE, DeadLetters, folder_of
 from daemon.pipeline.dead_letters.retrying import Outcome, Retrying
 from daemon.pipeline.journal.identity import Identity
-from schemas.batch import JournalPosition, Stream
+from schemas.batch import JournalPosition
 from schemas.readings import InstrumentGroup
 
 OUTSIDE = Outside.real()
@@ -32,9 +32,7 @@ async def retry(
     outcomes(found)
     async with _store(loaded) as store:
         for group in groups:
-            held = [await store.position(group.name, stream) for stream in (Stream.JOURNAL, Stream.DEAD_LETTERS)]
-            position, retried = (each or NOWHERE for each in held)
-            letters = _opened(loaded, group, position, retried)
+            letters = _opened(loaded, group, await store.position(group.name) or NOWHERE)
             found[group.name] = outcome = Outcome()
             try:
                 await Retrying(store, group, letters).round(outcome)
@@ -51,20 +49,16 @@ async def discard(loaded: LoadedConfig, groups: Sequence[InstrumentGroup]) -> di
     return {group.name: asdict(await _opened(loaded, group).discard()) for group in groups}
 
 
-def _opened(
-    loaded: LoadedConfig,
-    group: InstrumentGroup,
-    position: JournalPosition = NOWHERE,
-    retried: JournalPosition = NOWHERE,
-) -> DeadLetters:
+def _opened(loaded: LoadedConfig, group: InstrumentGroup, position: JournalPosition = NOWHERE) -> DeadLetters:
     """The dead letters; what is in a block of the journal that can come again is to be found then.
 
-    Letters that were kept under an id that the journal had before are of its blocks, too.
+    Letters that were kept under an id that the journal had before are of its blocks, too. What the database has of them
+    a round of retrying asks, which tells what it lost.
     """
     journal = Identity(loaded.state_dir / "journal" / group.name, OUTSIDE)
     journal.load()
     letters = DeadLetters(folder_of(loaded.state_dir, group.name), group, OUTSIDE)
-    letters.open(position=position, retried=retried, journal=journal.id, formerly=journal.ids)
+    letters.open(position=position, journal=journal.id, formerly=journal.ids)
     return letters
 
 
