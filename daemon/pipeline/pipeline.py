@@ -171,9 +171,9 @@ class Pipeline:
 
         moment: when they came; now if it is not given.
         """
-        run, had_begun = self._assembly.run, self._assembly.has_begun
+        run = self._assembly.run
         self._handle(self._assembly.receive(block, origin, self._now() if moment is None else moment))
-        if had_begun and self._assembly.run != run:
+        if self._assembly.run != run:
             self._announcements.run_restarted(run, self._assembly.run)
         if self._on_settled and self._assembly.receipts.owes_refusals:
             self._report_settled()

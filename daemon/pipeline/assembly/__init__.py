@@ -19,7 +19,7 @@ from daemon.pipeline.assembly.origin import Origin
 from daemon.pipeline.assembly.outcomes import AssemblyCounts
 from daemon.pipeline.assembly.receipts import Receipts
 from daemon.pipeline.assembly.reports import ReportAssembly
-from daemon.pipeline.assembly.runs import EPOCHS_MOST, Runs, Start
+from daemon.pipeline.assembly.runs import EPOCHS_MOST, Runs
 from daemon.pipeline.assembly.sessions import MOST_SESSIONS, Joined
 
 __all__ = [
@@ -34,5 +34,4 @@ __all__ = [
     "Receipts",
     "ReportAssembly",
     "Runs",
-    "Start",
 ]

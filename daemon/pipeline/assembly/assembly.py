@@ -122,13 +122,8 @@ class Assembly:
 
     @property
     def run(self) -> int:
-        """The number of the run under way; before the group's first trigger that of other groups."""
+        """The number of the run under way."""
         return self._runs.number
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether the group is in a run: its first trigger is there, or was."""
-        return self._runs.current.run > 0
 
     @property
     def open(self) -> int:

@@ -7,7 +7,7 @@ import numpy as np
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly.new_epochs import NewEpochs
 from daemon.pipeline.assembly.open_run import OpenRun
-from daemon.pipeline.assembly.runs import EPOCHS_MOST, Runs, Start
+from daemon.pipeline.assembly.runs import EPOCHS_MOST, Runs
 from schemas.readings import Array, InstrumentGroup
 
 RUNS_MOST = 4
@@ -95,13 +95,12 @@ class OpenRuns:
         if self.before is not None and not self.before.epoch:
             self._forgotten = max(self._forgotten, self.before.run)
 
-    def number_for(self, epoch: int, instruments: Array, first_ns: int, now: Instant) -> int | None:
+    def number_for(self, epoch: int, instruments: Array, now: Instant) -> int | None:
         """The run that an epoch is to have which the group does not know; None where it may have none.
 
         That is where these instruments, of which readings of it are here, are not most of those that take part, and
         too many have begun; or it may be one that is forgotten: the timing system counts up, as a rule. An earlier one
         `is_over` whose run the group may have had without knowing the epoch: no trigger of that is opened twice.
-        first_ns: when its first readings were taken.
         """
         within = self.current.epoch
         is_of_most = 2 * len(instruments) > self.current.progress.active()
@@ -115,7 +114,7 @@ class OpenRuns:
             return None
         self._runs.heard(within)
         self._runs.heard(epoch)
-        return self._runs.begin(epoch, self._start(first_ns)) if number is None else number
+        return self._runs.begin(epoch) if number is None else number
 
     def begin(self, epoch: int, number: int) -> OpenRun:
         """Begin the run of an epoch that the group has not had."""
@@ -133,29 +132,22 @@ class OpenRuns:
         if len(self._had) > EPOCHS_MOST:
             del self._had[next(each for each in self._had if each != epoch and each not in self._epochs)]
 
-    def restart(self, first_ns: int) -> OpenRun:
-        """Begin a run of which nobody knows the epoch, and which began then; return it."""
-        number = self._runs.after(self._start(first_ns))
-        self.move_to(OpenRun.of(self._group, self._window, run=number, epoch=0))
-        return self.current
-
-    def _start(self, first_ns: int) -> Start:
-        """A start of the timing system after which readings were first taken then."""
-        # Not one of a run that the group has had: of another epoch, of which a lone instrument may have sent.
+    def restart(self) -> OpenRun:
+        """Begin a run of which nobody knows the epoch; return it."""
+        # Not one that the group has had: of another epoch, of which a lone instrument may have sent.
         had = [*(run.run for run in self), *self._had.values()]
-        last_ns = self.current.progress.last_ns
-        # One instrument with a slow clock may be the first with an epoch.
-        return Start(max(had), last_ns, first_ns if last_ns is None else max(first_ns, last_ns))
+        self.move_to(OpenRun.of(self._group, self._window, run=self._runs.after(max(had)), epoch=0))
+        return self.current
 
     def move_to(self, run: OpenRun) -> None:
         """Make a run the current one; of the one before that is forgotten nothing may be open."""
         self._forget_before()
         self.before, self.current = self.current, run
 
-    def join(self, run: OpenRun, first_ns: int) -> None:
-        """See that a run has a number: its first trigger is there, and was taken then."""
+    def join(self, run: OpenRun) -> None:
+        """See that a run has a number: its first trigger is there."""
         if not run.run:
-            run.run = self._runs.join(first_ns)
+            run.run = self._runs.join()
 
     def leads(self, run: OpenRun) -> bool:
         """Whether most of the instruments of the current run were heard in this one since."""

@@ -50,14 +50,6 @@ class Progress:
         self._low = max(self._low, trigger + 1)
 
     @property
-    def last_ns(self) -> int | None:
-        """When the newest triggers of the instruments were taken, by the median of their clocks."""
-        if self._newest == NEVER:
-            return None
-        times = self._time_ns[self._are_active()]
-        return int(np.partition(times, len(times) // 2)[len(times) // 2]) if len(times) else None
-
-    @property
     def newest(self) -> int | None:
         """The highest trigger number closed."""
         return self._newest if self._newest != NEVER else None
@@ -164,11 +156,17 @@ class Progress:
         least = self._trigger.max() if self._front is None else self._front
         return np.asarray(self._trigger >= least - self._half)
 
-    def active(self) -> int:
-        """How many instruments took part in this run lately; all of them before its first trigger."""
+    def active(self, straying: Array | None = None) -> int:
+        """How many instruments took part in this run lately; all of them before its first trigger.
+
+        straying: numbers of instruments that count as well: a few that were silent, and are back, are no majority.
+        """
         if self._newest == NEVER:
             return len(self._trigger)
-        return int(self._are_active().sum())
+        are_active = self._are_active()
+        if straying is not None:
+            are_active[straying] = True
+        return int(are_active.sum())
 
     def heard_after(self, other: "Progress") -> Array:
         """Which instruments were heard here later than there: bool, shape (instruments,)."""

@@ -43,7 +43,6 @@ class ReportAssembly(Outcomes):
     """
 
     run = 0
-    has_begun = False
     newest: int | None = None
     open = 0
     held = 0

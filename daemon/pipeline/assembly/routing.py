@@ -54,7 +54,7 @@ class Routing:
 
     def announce(self, epoch: int, now: Instant, out: list[ClosedBlock]) -> OpenRun | None:
         """Let the run of this epoch be the one under way, and return it; None where it begins later."""
-        run = self._run_of(epoch, self._every_instrument, np.array([now.utc_ns]), now, out)
+        run = self._run_of(epoch, self._every_instrument, now, out)
         if run is not None:
             self.move_to(run, now, out)
             self._receive_held(run, now, out)
@@ -71,7 +71,7 @@ class Routing:
         if not epoch:
             self._receive_unknown(block, origin, now, out)
             return
-        run = self._run_of(epoch, block["instrument"], block["time_ns"], now, out)
+        run = self._run_of(epoch, block["instrument"], now, out)
         if run is not None:
             self._receive_held(run, now, out)
             self._receive_in(run, block, origin, now, out)
@@ -103,18 +103,16 @@ class Routing:
         ahead = far & ~older
         self._hold(run, block[ahead], origin[ahead], now, out)
 
-    def _run_of(
-        self, epoch: int, instruments: Array, times: Array, now: Instant, out: list[ClosedBlock]
-    ) -> OpenRun | None:
+    def _run_of(self, epoch: int, instruments: Array, now: Instant, out: list[ClosedBlock]) -> OpenRun | None:
         """The open run of an epoch, which may begin here; None of one that is over, or may have none.
 
-        instruments, times: those that sent readings of it just now, and when these were taken.
+        instruments: those that sent readings of it just now.
         """
         run = self._runs.of_epoch(epoch)
         if run is not None or self._runs.is_over(epoch):
             return run
         senders = np.union1d(instruments, self._not_begun.senders_of(epoch))
-        number = self._runs.number_for(epoch, senders, min(int(np.median(times)), now.utc_ns), now)
+        number = self._runs.number_for(epoch, senders, now)
         if number is None:
             return None
         leaving = self._runs.leaving()
@@ -220,9 +218,9 @@ class Routing:
             self._triggers.close(self._triggers.pool.of_run(run.run), now, out)
             self._triggers.tell_counts(now, out, every=True)
             self._close_before(now, out)
-            run = self._runs.restart(verdict.started_ns)
+            run = self._runs.restart()
         if verdict.move is Move.BEGIN:
-            self._runs.join(run, verdict.started_ns)
+            self._runs.join(run)
         if verdict.move is not Move.JUMP and strays is self.strays:
             run.started_ns = verdict.started_ns
         run.progress.move(verdict.front, verdict.started_ns)
@@ -244,7 +242,7 @@ class Routing:
     def _voters(self, run: OpenRun, strays: Strays, now: Instant, *, expired: bool) -> int:
         """How many instruments have a say in where the run is; more than half of them can move it."""
         if not expired:
-            return run.progress.active()
+            return run.progress.active(strays.instruments())
         # Time is over: the silent have no say any more, or a group with dead instruments would be stuck for ever.
         heard = run.progress.heard_since(now.monotonic_ns - 2 * self.timeout_ns)
         heard[strays.instruments()] = True

@@ -118,17 +118,7 @@ def runs_of(groups: Iterable[RecoveredGroup]) -> Runs:
     # A store that writes in parts may have rows of an epoch that is not beside the position yet.
     known += [row for group in found for row in np.unique(group.rows[["epoch", "run"]]).tolist() if row[0]]
     known += [pair for group in found for pair in group.state.runs.items()]
-    return Runs(max([*newest, *(run for _, run in known)], default=None), dict(known), _since(found))
-
-
-def _since(groups: Iterable[RecoveredGroup]) -> dict[int, int]:
-    """When runs began, by the last trigger that a group has of the one before: the first of a run may not be read."""
-    since: dict[int, int] = {}
-    for rows in (group.rows for group in groups):
-        runs, first = np.unique(rows["run"], return_index=True)
-        for run, last_ns in zip(runs[1:].tolist(), rows["time_ns"][first[1:] - 1].tolist(), strict=True):
-            since[run] = max(since.get(run, last_ns), last_ns)
-    return since
+    return Runs(max([*newest, *(run for _, run in known)], default=None), dict(known))
 
 
 async def recover_group(

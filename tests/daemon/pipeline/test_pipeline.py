@@ -12,7 +12,7 @@ from schemas.ledger import ledger_dtype
 from schemas.readings import Array
 from schemas.states import AsideReason
 from tests.support.pipelines import eventually, journaling, logging_to_memory
-from tests.support.readings import make_block, make_group, time_of, whole
+from tests.support.readings import make_block, make_group, whole
 
 GROUP = make_group()
 SMALL = {"max_batch_mib": 0.02, "max_waiting_mib": 0.04}
@@ -98,18 +98,6 @@ async def test_groups_that_notice_a_restart_one_after_the_other_share_its_run() 
         assert found == {"bpm": 2, "toroid": 2}
         assert logger.pipelines["bpm"].announce_run(8) == 3
         assert logger.pipelines["toroid"].announce_run(8) == 3
-
-
-async def test_a_group_that_begins_in_an_older_run_than_others_are_in_tells_of_no_restart() -> None:
-    other = make_group(3, "toroid")
-    later = lambda trigger: time_of(trigger) + 3_600_000_000_000  # noqa: E731
-    async with logging_to_memory(GROUP, other) as logger:
-        logger.pipelines["bpm"].receive(whole(GROUP, 1, 2))
-        logger.pipelines["bpm"].receive(whole(GROUP, 1, 2, when=later))
-        logger.pipelines["toroid"].receive(whole(other, 1, 2))
-        assert [event.text for event in logger.events.newest()] == [
-            "group bpm: trigger numbers start again; run 1 ended, run 2 began"
-        ]
 
 
 async def test_an_announced_epoch_that_may_not_begin_yet_waits_for_its_readings_and_for_no_number() -> None:

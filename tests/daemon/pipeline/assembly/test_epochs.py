@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daemon.core.outside.clock import Instant
-from daemon.pipeline.assembly import EPOCHS_MOST, Assembly, Origin, Runs, Start
+from daemon.pipeline.assembly import EPOCHS_MOST, Assembly, Origin, Runs
 from daemon.pipeline.assembly.new_epochs import NEW_MOST, NEW_OF_ONE
 from daemon.pipeline.assembly.not_begun import EPOCHS_OF_AN_INSTRUMENT
 from daemon.pipeline.assembly.progress import MOST_TRIGGER
@@ -295,7 +295,7 @@ def test_an_epoch_joins_the_run_that_the_group_opened_for_it_by_itself_even_if_t
     runs = Runs()
     assembly = make(runs=runs)
     assembly.receive(whole(GROUP, 1, 2, 3), None, at(0))
-    runs.begin(7, Start(1, None, time_of(1) + HOUR_NS))  # another group has the epoch already: run 2
+    runs.begin(7)  # another group has the epoch already: run 2
     later = lambda trigger: time_of(trigger) + HOUR_NS  # noqa: E731
     blocks = assembly.receive(whole(GROUP, 1, 2, when=later), None, at(1))
     blocks += assembly.receive(whole(GROUP, 1, when=lambda trigger: time_of(trigger) + 2 * HOUR_NS), None, at(2))

@@ -523,3 +523,20 @@ def test_what_comes_late_for_the_front_without_a_clock_is_not_held() -> None:
     late = make_block(GROUP, [(6, 4)], when=lambda _: 0)
     assembly.receive(late, None, Instant(after(6), 1 + TIMEOUT))
     assert (assembly.counts.late, assembly.held) == (1, 0)
+
+
+def test_a_few_instruments_whose_clocks_are_ahead_move_nothing_when_they_are_back() -> None:
+    """They are most of those that are heard with the few that went on, and not of all together."""
+    assembly = make()
+    run_of(assembly, *range(1, 6))
+    for block in (range(200, 204), range(400, 404), range(600, 604)):
+        assembly.receive(make_block(GROUP, [(trigger, i) for trigger in block for i in range(3)]), None, at(1))
+        assembly.close_due(at(1 + TIMEOUT))
+    ahead = make_block(
+        GROUP, [(trigger, i) for trigger in range(598, 602) for i in (3, 4)], lambda t: time_of(t) + HOUR_NS
+    )
+    assembly.receive(ahead, None, at(2 + TIMEOUT))
+    assert (assembly.run, assembly.held) == (1, 8)
+    assembly.receive(make_block(GROUP, [(604, i) for i in range(3)]), None, at(3 + TIMEOUT))
+    assembly.close_due(at(3 + 2 * TIMEOUT))
+    assert assembly.run == 1

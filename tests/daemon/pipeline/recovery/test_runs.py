@@ -6,7 +6,6 @@ import numpy as np
 
 from backends.base import BatchRejected, StoreUnavailable
 from backends.memory.store import MemoryStore
-from daemon.pipeline.assembly import Start
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.pipeline import Pipeline
@@ -15,10 +14,9 @@ from schemas.batch import Batch, JournalPosition
 from schemas.queries import LedgerTail, WindowReadings
 from schemas.readings import Array, InstrumentGroup
 from tests.support.pipelines import FOREVER, eventually, journaling, journaling_each
-from tests.support.readings import history_of, make_block, make_group, time_of, whole
+from tests.support.readings import history_of, make_block, make_group, whole
 
 GROUP, TOROID = make_group(), make_group(3, "toroid")
-HOUR_NS = 3_600_000_000_000
 SMALL = {"window": 256, "max_open": 64, "timeout_ms": 20}
 
 
@@ -163,8 +161,7 @@ def test_an_epoch_of_which_only_the_ledger_tells_keeps_its_run() -> None:
         state=DurableState(runs={3: 1}),
     )
     runs = runs_of([group])
-    new = runs.begin(10, Start(4, time_of(2), time_of(3)))
-    assert (runs.known(9), runs.known(3), new) == (4, 1, 5)
+    assert (runs.known(9), runs.known(3), runs.known(10), runs.begin(10)) == (4, 1, None, 5)
 
 
 async def test_the_run_under_way_is_remembered_though_others_have_higher_numbers(tmp_path: Path) -> None:
@@ -183,45 +180,3 @@ async def test_the_run_under_way_is_remembered_though_others_have_higher_numbers
         await eventually(lambda: pipeline.figures().committed.triggers == 1)
         assert pipeline.figures().assembled.aside == {}
     assert (7, 1, 3, 5) in await rows_in(store)
-
-
-async def take_at(pipeline: Pipeline, hour: float, *triggers: int) -> None:
-    """Take whole triggers without an epoch, so long after the first start."""
-    pipeline.receive(whole(pipeline.group, *triggers, when=lambda trigger: time_of(trigger) + round(hour * HOUR_NS)))
-    await eventually(lambda: not pipeline.figures().assembling and not pipeline.figures().waiting.blocks)
-
-
-async def hours_of(store: MemoryStore, group: InstrumentGroup) -> dict[int, list[int]]:
-    """By run, in which hours its triggers were."""
-    rows = np.concatenate([await store.ask(LedgerTail(group=group, most=1000, run=run)) for run in range(1, 100)])
-    hours = (rows["time_ns"] - time_of(0)) // HOUR_NS
-    return {int(run): sorted(set(hours[rows["run"] == run].tolist())) for run in np.unique(rows["run"])}
-
-
-async def test_a_run_of_which_the_ledger_tells_is_joined_by_the_group_that_went_there_later(tmp_path: Path) -> None:
-    store = MemoryStore({"bpm": GROUP, "toroid": TOROID})
-    async with journaling_each(store, [GROUP, TOROID], tmp_path, assembly=SMALL) as pipelines:
-        for pipeline in pipelines.values():
-            await take_at(pipeline, 0, 1, 2)
-        await take_at(pipelines["bpm"], 0.9, 3, 4)
-        await take_at(pipelines["bpm"], 1, 1, 2)
-    async with journaling_each(store, [GROUP, TOROID], tmp_path, assembly=SMALL) as pipelines:
-        await take_at(pipelines["toroid"], 1, 1, 2)
-        await take_at(pipelines["toroid"], 2, 1)
-        await take_at(pipelines["bpm"], 2, 1)
-    assert await hours_of(store, GROUP) == await hours_of(store, TOROID) == {1: [0], 2: [1], 3: [2]}
-
-
-async def test_a_run_that_one_group_alone_began_before_a_start_is_not_joined_after_it(tmp_path: Path) -> None:
-    store = MemoryStore({"bpm": GROUP, "toroid": TOROID})
-    async with journaling_each(store, [GROUP, TOROID], tmp_path, assembly=SMALL) as pipelines:
-        for pipeline in pipelines.values():
-            await take_at(pipeline, 0, 1, 2)
-        await take_at(pipelines["bpm"], 1, 1, 2)  # its crates alone were booted
-        await take_at(pipelines["toroid"], 1.9, 7, 8)
-    async with journaling_each(store, [GROUP, TOROID], tmp_path, assembly=SMALL) as pipelines:
-        for hour in (2, 3):
-            await take_at(pipelines["toroid"], hour, 1, 2)
-            await take_at(pipelines["bpm"], hour, 1, 2)
-    assert await hours_of(store, GROUP) == {1: [0], 2: [1], 3: [2], 4: [3]}
-    assert await hours_of(store, TOROID) == {1: [0, 1], 3: [2], 4: [3]}
