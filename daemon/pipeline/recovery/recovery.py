@@ -227,7 +227,8 @@ def _of_their_runs(letters: Iterable[ClosedBlock], in_store: InStore) -> list[Cl
 
     Another daemon has given these the numbers, before this one could commit anything of it.
     """
-    own = {*in_store.state.runs.items(), *in_store.tail[["epoch", "run"]].tolist()}
+    pairs = (*in_store.state.runs.items(), *in_store.tail[["epoch", "run"]].tolist())
+    own = {(epoch, run) for epoch, run in pairs if epoch}  # a run may take an epoch over that it began without
 
     def is_theirs(block: ClosedBlock) -> bool:
         rows = np.concatenate([block.ledger, block.revised])[["epoch", "run"]].tolist()
