@@ -349,31 +349,34 @@ class DeadLetters:
         Raises:
             OSError: what says so in the folder cannot be written.
         """
+        if not letters:
+            return
         for letter in letters:
             self._index.forget(letter)
             self._marks.set(RETRIED, self._layout, letter.serial)
-        if letters or self._retried.differs(position, self.ids):
-            async with self._turn:
-                await self._workers.call(self._retried.note, position)
-            self.passed(self._passed)
+        self._retried.take(position)
+        await self.note()
+        self.passed(self._passed)
 
     def note_found(self, retried: JournalPosition | None) -> None:
         """Note where the database was found at the start, once what it lost is told; raises OSError.
 
-        retried: as for `open`.
+        retried: see `position_of_letters`.
         """
-        if retried is not None and self._retried.differs(retried, self.ids):
-            self._retried.note(retried)
+        self._retried.settle(retried, self.ids)
+        if not self._retried.is_written:
+            self._retried.write()
 
-    async def put_back(self, found: JournalPosition) -> PutBack:
-        """See whether a database at this position has lost what it had taken: what of that lies here is pending again.
+    async def put_back(self, found: JournalPosition | None) -> PutBack:
+        """See whether the database has lost what it had taken: what of that lies here is pending again.
 
-        Not while letters are being offered, or moved.
+        Not while letters are being offered, or moved. found: see `position_of_letters`. `note` has to follow.
 
         Raises:
-            OSError: the folder cannot be read, or written.
+            OSError: the folder cannot be read.
         """
-        if not self._retried.is_behind(found, self.ids):
+        if found is None or not self._retried.is_behind(found, self.ids):
+            self._retried.settle(found, self.ids)
             return PutBack()
         async with self._turn:
             await self._workers.call(self._writing.forget_failed)
@@ -384,10 +387,16 @@ class DeadLetters:
             own = {block: keys for block, keys in self._index.of_block.items() if not block[0]}
             self._take_up(segments)
             self._index.of_block.update(own)
-            lost = self._retried.lost(self.to_retry)
-            await self._workers.call(self._retried.note, found)
+        lost = self._retried.lost(self.to_retry)
+        self._retried.settle(found, self.ids)
         self.lost += lost
         return PutBack(lost=lost, pending=max(0, self.amount.readings - before))
+
+    async def note(self) -> None:
+        """Put on the disk where the database is, if it says something else; raises OSError."""
+        if not self._retried.is_written:
+            async with self._turn:
+                await self._workers.call(self._retried.write)
 
     def passed(self, position: int) -> None:
         """The database has the blocks up to this number: none of them comes again after a crash."""

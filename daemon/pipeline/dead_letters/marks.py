@@ -24,6 +24,7 @@ class Marks:
         self._folder = folder
         self._disk = disk
         self._upto: dict[str, dict[int, int]] = {RETRIED: {}, DISCARDED: {}}
+        self._on_disk: dict[str, dict[int, int]] = {RETRIED: {}, DISCARDED: {}}
 
     @property
     def next(self) -> int:
@@ -38,6 +39,7 @@ class Marks:
                 self._upto[name] = {int(group): int(serial) for group, serial in map(str.split, lines)}
             except (FileNotFoundError, ValueError):
                 self._upto[name] = {}
+            self._on_disk[name] = dict(self._upto[name])
 
     def set(self, name: str, group: int, serial: int) -> None:
         """Take note of a serial; it is not in the file yet."""
@@ -51,10 +53,16 @@ class Marks:
         """The serial that is noted; 0 where none is."""
         return self._upto[name].get(group, 0)
 
+    def is_written(self, name: str) -> bool:
+        """Whether the file says the same."""
+        return self._upto[name] == self._on_disk[name]
+
     def write(self, name: str) -> None:
         """Write a file; when it returns the disk has it. Raises OSError."""
-        lines = [f"{group} {serial}\n" for group, serial in self._upto[name].items()]
+        upto = dict(self._upto[name])
+        lines = [f"{group} {serial}\n" for group, serial in upto.items()]
         self._disk.replace(self._folder / name, "".join(lines).encode())
+        self._on_disk[name] = upto
 
     def cover(self, letter: Letter) -> bool:
         """Whether a letter was retried or discarded."""

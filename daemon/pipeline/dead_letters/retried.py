@@ -48,24 +48,19 @@ class Retried:
 
     def __init__(self, folder: Path, outside: Outside, marks: Marks, group: int) -> None:
         self._acknowledged = Acknowledged(folder, outside)
-        self._noted = NOWHERE
+        self._noted = self._on_disk = NOWHERE
         self._marks = marks
         self._group = group
         self._behind = 0
 
     def load(self) -> None:
         """Read what the database acknowledged last; raises OSError."""
-        self._noted = self._acknowledged.read()
+        self._noted = self._on_disk = self._acknowledged.read()
 
     def is_behind(self, found: JournalPosition, ids: Collection[int]) -> bool:
         """Whether a database at this position was further, by the note or by the mark; ids: those of the folder."""
         is_below = self._decides(found, ids) and found.sequence < self._marks.upto(RETRIED, self._group)
         return is_below or readings_behind(self._noted, found, ids) > 0
-
-    def differs(self, found: JournalPosition, ids: Collection[int]) -> bool:
-        """Whether the note is to say something else: it was put back, or its answer, or the note, was lost."""
-        is_ahead = found.journal in ids and found.sequence > self._noted.sequence
-        return is_ahead or readings_behind(self._noted, found, ids) > 0
 
     def compare(self, found: JournalPosition, ids: Collection[int]) -> None:
         """Set the mark by where the database is.
@@ -77,21 +72,41 @@ class Retried:
             self._marks.put(RETRIED, self._group, found.sequence)
 
     def _decides(self, found: JournalPosition, ids: Collection[int]) -> bool:
-        return found.journal in ids or not found.sequence
+        return found.journal in ids or (not found.sequence and self._noted.sequence > 0)
 
     def lost(self, pending: Iterable[Letter]) -> int:
         """How many readings the database lacks, by the last comparison, of which no letter is pending."""
         upto = self._noted.sequence
         return max(0, self._behind - sum(each.readings for each in pending if each.serial <= upto))
 
-    def note(self, position: JournalPosition) -> None:
-        """The database is there; returns when the disk knows. Raises OSError."""
+    def settle(self, found: JournalPosition | None, ids: Collection[int]) -> None:
+        """What the database has lost by this position is told: from now on it is there.
+
+        found: as `position_of_letters` gives it; where nobody knows, the next position is compared with nothing.
+        """
+        if found is None:
+            self.take(NOWHERE)
+        elif self.is_behind(found, ids) or (found.journal in ids and found.sequence > self._noted.sequence):
+            self.take(found)
+
+    def take(self, position: JournalPosition) -> None:
+        """The database is there; it is noted with the next `write`."""
+        self._noted = position
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the disk has note and mark."""
+        return self._noted == self._on_disk and self._marks.is_written(RETRIED)
+
+    def write(self) -> None:
+        """Put note and mark on the disk; raises OSError."""
+        noted = self._noted
         # First what says less: where the other is not written, the note tells of the difference, and not the mark.
-        is_back = position.sequence < self._noted.sequence
+        is_back = noted.sequence < self._on_disk.sequence
         if is_back:
             self._marks.write(RETRIED)
-        self._acknowledged.note(position)
+        self._acknowledged.note(noted)
         self._acknowledged.write()
         if not is_back:
             self._marks.write(RETRIED)
-        self._noted = position
+        self._on_disk = noted

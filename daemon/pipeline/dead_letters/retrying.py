@@ -131,17 +131,15 @@ class Retrying:
 
     async def _offer_all(self) -> None:
         found = await position_of_letters(self._store, self._group)
-        if found is None:
-            found = self._account
-        else:
-            self.outcome.lost, again = await self._letters.put_back(found)
-            self.readings -= min(self.readings, again)
+        self.outcome.lost, again = await self._letters.put_back(found)
+        self.readings -= min(self.readings, again)
+        found = found or self._account
         is_ours = found.journal in self._letters.ids
         # Of another folder only the account goes on.
         self._account = replace(found, sequence=found.sequence if is_ours else 0, journal=self._letters.id)
         # What the database had taken when its answer was lost.
-        if is_ours:
-            await self._letters.committed(list(self._letters.upto(self._account.sequence)), found)
+        await self._letters.committed(list(self._letters.upto(self._account.sequence)), found)
+        await self._letters.note()
         outcome = self.outcome
         outcome.letters = sum(1 for _ in self._letters.to_retry)
         rejected: set[int] = set()
