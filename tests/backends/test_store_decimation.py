@@ -14,6 +14,7 @@ import pytest
 
 from backends.base import BatchRejected, Decimating, PeriodTouched, StoreBusy, StoreError, StoreUnavailable, Tiered
 from backends.decimation.figures import figures_of
+from backends.ending import end_tasks
 from schemas.batch import Batch, JournalPosition, Layout
 from schemas.decimation import Bucket, Every, How, figures_bytes, reduced_dtype
 from schemas.marks import Mark
@@ -477,9 +478,9 @@ async def test_what_another_reduces_and_what_is_written_beside_it_is_counted_onc
     await asyncio.gather(write(), reduce(), reduce())
     while not looks and not looking.done():  # noqa: ASYNC110
         await asyncio.sleep(0.1)
-    looking.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await looking
+    await end_tasks(looking)
+    if not looking.cancelled():
+        looking.result()
     assert looks
     await filled.see_figures(1)
     await filled.reduce()

@@ -11,6 +11,7 @@ import pytest
 from pymongo.asynchronous.database import AsyncDatabase
 
 from backends.base import StoreBusy, StoreError, StoreUnavailable
+from backends.ending import end_tasks
 from backends.mongodb import MongodbStore
 from backends.mongodb.protocol.formats import data_format
 from backends.mongodb.reading import documents
@@ -255,9 +256,9 @@ async def test_means_are_the_same_at_every_moment_while_a_period_is_reduced(
     await reduce(store, period)
     while not looks and not looking.done():  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-    looking.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await looking
+    await end_tasks(looking)
+    if not looking.cancelled():
+        looking.result()
     same_means(await store.ask(asked()), before, GROUP)
 
 
