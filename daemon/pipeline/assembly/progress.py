@@ -95,15 +95,12 @@ class Progress:
         for long. utc_ns: when they came. A clock that is ahead of that, and of half of the others, says nothing; ahead
         of that alone are all of them where the node's clock is behind, or the readings came before what made the front.
         """
-        later = block["time_ns"] > self._time_ns[block["instrument"]]
-        after = (block["trigger"] <= self.front) & (block["time_ns"] > self._front_ns(utc_ns))
-        return np.asarray(self._went_back(block) | (later & after))
-
-    def _front_ns(self, utc_ns: int) -> int:
-        """When the newest was taken of what made the front, as far as clocks are right."""
         times = np.append(self._time_ns[self._are_active()], self._moved_ns)
         now_ns = max(utc_ns, int(np.partition(times, len(times) // 2)[len(times) // 2]))
-        return int(np.max(times[times < now_ns + ONE_MOMENT_NS], initial=NEVER))
+        front_ns = np.max(times[times < now_ns + ONE_MOMENT_NS], initial=NEVER)
+        later = block["time_ns"] > self._time_ns[block["instrument"]]
+        after = (block["trigger"] <= self.front) & (block["time_ns"] > front_ns)
+        return np.asarray(self._went_back(block) | (later & after))
 
     def _went_back(self, block: Array) -> Array:
         """Which readings have no higher number than the last of their instrument, and were taken later: bool, (n,)."""
@@ -119,20 +116,11 @@ class Progress:
         is_earlier = (block["trigger"] <= self.front) & (block["time_ns"] < started_ns)
         return np.asarray(is_earlier & ~self._went_back(block))
 
-    def is_stray(self, block: Array, utc_ns: int) -> Array:
-        """Which readings lie outside the window, or may be of numbers that began again: bool, shape (n,).
-
-        Those went back while their instrument's clock went on; or that was silent, or lagged, and they lie behind the
-        front, and were taken a moment or more after all that made it. utc_ns: when they came, which is the time of what
-        has none, and tells nothing.
-        """
+    def is_stray(self, block: Array) -> Array:
+        """Which readings lie outside the window, or went back while their instrument's clock went on: bool, (n,)."""
         if self.front is None:
             return np.ones(len(block), bool)
-        strays = np.asarray(self._went_back(block) | self.is_far(block["trigger"]))
-        behind = np.flatnonzero((block["trigger"] <= self.front) & (block["time_ns"] != utc_ns) & ~strays)
-        if len(behind):
-            strays[behind] = block["time_ns"][behind] >= self._front_ns(utc_ns) + ONE_MOMENT_NS
-        return strays
+        return np.asarray(self._went_back(block) | self.is_far(block["trigger"]))
 
     def advance(self, triggers: Array, times: Array, present: Array, monotonic_ns: int) -> None:
         """Follow closed triggers, ascending: int64 (t,), times int64 (t, instruments), present bool of that shape."""
@@ -156,17 +144,11 @@ class Progress:
         least = self._trigger.max() if self._front is None else self._front
         return np.asarray(self._trigger >= least - self._half)
 
-    def active(self, straying: Array | None = None) -> int:
-        """How many instruments took part in this run lately; all of them before its first trigger.
-
-        straying: numbers of instruments that count as well: a few that were silent, and are back, are no majority.
-        """
+    def active(self) -> int:
+        """How many instruments took part in this run lately; all of them before its first trigger."""
         if self._newest == NEVER:
             return len(self._trigger)
-        are_active = self._are_active()
-        if straying is not None:
-            are_active[straying] = True
-        return int(are_active.sum())
+        return int(self._are_active().sum())
 
     def heard_after(self, other: "Progress") -> Array:
         """Which instruments were heard here later than there: bool, shape (instruments,)."""

@@ -128,7 +128,7 @@ class Routing:
         if before is not None:
             block, origin = self._accept_before(before, block, origin, now, out)
         run = self._runs.current
-        stray = run.progress.is_stray(block, now.utc_ns)
+        stray = run.progress.is_stray(block)
         if not stray.any():
             self._triggers.accept(run, block, origin, now, out)
             return
@@ -242,7 +242,7 @@ class Routing:
     def _voters(self, run: OpenRun, strays: Strays, now: Instant, *, expired: bool) -> int:
         """How many instruments have a say in where the run is; more than half of them can move it."""
         if not expired:
-            return run.progress.active(strays.instruments())
+            return run.progress.active()
         # Time is over: the silent have no say any more, or a group with dead instruments would be stuck for ever.
         heard = run.progress.heard_since(now.monotonic_ns - 2 * self.timeout_ns)
         heard[strays.instruments()] = True

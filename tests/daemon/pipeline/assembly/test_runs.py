@@ -498,45 +498,12 @@ def test_an_instrument_with_a_slow_clock_does_not_decide_when_the_run_began() ->
     assert closed(assembly.receive(whole(GROUP, 31), None, at(3 + TIMEOUT))) == [(1, 31, 5)]
 
 
-@pytest.mark.parametrize("first", [4, 0])
-def test_an_instrument_that_was_silent_in_a_run_is_back_in_the_next_one(first: int) -> None:
-    """Whether it is the first or the last to come: what its trigger lacks was not taken an hour later."""
-    assembly = make()
-    assembly.receive(whole(GROUP, *range(1, 6)), None, at(0))
-    others = [(trigger, i) for trigger in range(1, 6) for i in range(4)]
-    assembly.receive(make_block(GROUP, others, when=after), None, at(1))
-    assembly.close_due(at(1 + TIMEOUT))
-    blocks = []
-    for i in ((first + k) % 5 for k in range(5)):
-        again = make_block(GROUP, [(trigger, i) for trigger in range(1, 6)], lambda t: after(t) + HOUR_NS)
-        blocks += assembly.receive(again, None, at(2 + TIMEOUT))
-    assert closed(blocks) == [(3, trigger, 5) for trigger in range(1, 6)]
-    assert assembly.counts.late == 0
-
-
-def test_what_comes_late_for_the_front_without_a_clock_is_not_held() -> None:
-    """It has the time of its receipt, which tells of no other run."""
-    assembly = make()
-    run_of(assembly, *range(1, 6))
-    assembly.receive(make_block(GROUP, [(6, i) for i in range(4)]), None, at(0))
-    assembly.close_due(at(TIMEOUT))
-    late = make_block(GROUP, [(6, 4)], when=lambda _: 0)
-    assembly.receive(late, None, Instant(after(6), 1 + TIMEOUT))
-    assert (assembly.counts.late, assembly.held) == (1, 0)
-
-
-def test_a_few_instruments_whose_clocks_are_ahead_move_nothing_when_they_are_back() -> None:
-    """They are most of those that are heard with the few that went on, and not of all together."""
-    assembly = make()
-    run_of(assembly, *range(1, 6))
-    for block in (range(200, 204), range(400, 404), range(600, 604)):
-        assembly.receive(make_block(GROUP, [(trigger, i) for trigger in block for i in range(3)]), None, at(1))
-        assembly.close_due(at(1 + TIMEOUT))
-    ahead = make_block(
-        GROUP, [(trigger, i) for trigger in range(598, 602) for i in (3, 4)], lambda t: time_of(t) + HOUR_NS
-    )
-    assembly.receive(ahead, None, at(2 + TIMEOUT))
-    assert (assembly.run, assembly.held) == (1, 8)
-    assembly.receive(make_block(GROUP, [(604, i) for i in range(3)]), None, at(3 + TIMEOUT))
-    assembly.close_due(at(3 + 2 * TIMEOUT))
-    assert assembly.run == 1
+def test_a_clock_that_is_ahead_opens_no_run_at_the_first_trigger() -> None:
+    """It comes last, and the others sit in a trigger that is still open."""
+    assembly, blocks = make(), []
+    for trigger in range(1, 5):
+        blocks += assembly.receive(make_block(GROUP, [(trigger, i) for i in range(4)]), None, at(2 * trigger * TIMEOUT))
+        ahead = make_block(GROUP, [(trigger, 4)], lambda t: time_of(t) + HOUR_NS)
+        blocks += assembly.receive(ahead, None, at(2 * trigger * TIMEOUT + 1))
+        blocks += assembly.close_due(at((2 * trigger + 1) * TIMEOUT + 1))
+    assert closed(blocks) == [(1, trigger, 5) for trigger in range(1, 5)]
