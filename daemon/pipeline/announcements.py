@@ -202,6 +202,10 @@ class Announcements:
         self._warning(f"{count - self._refused} readings that belong to no known trigger were refused: {why}")
         self._refused_ns, self._refused = moment, count
 
+    def letters_lost(self, readings: int) -> None:
+        """The database was put back, and no longer has these readings of dead letters that were retried."""
+        self._error(f"the database has lost {readings} readings of dead letters that it had taken in earlier retries")
+
     def retried(self, outcome: Outcome) -> None:
         """The dead letters were offered to the database again, through the API."""
         if outcome.letters or outcome.lost or outcome.problem is not None:

@@ -30,9 +30,13 @@ class LettersOnRequest:
     ) -> None:
         self._name = group.name
         self._dead_letters = dead_letters
-        self._retrying = Retrying(store, group, dead_letters, writing)
+
+        def tell_lost(readings: int) -> None:
+            lost(readings)
+            announcements.letters_lost(readings)
+
+        self._retrying = Retrying(store, group, dead_letters, writing, tell_lost)
         self._announcements = announcements
-        self._lost = lost
         self._retry: asyncio.Task[Outcome] | None = None
 
     @property
@@ -50,8 +54,6 @@ class LettersOnRequest:
         try:
             return await self._retrying.round()
         finally:
-            if self._retrying.outcome.lost:
-                self._lost(self._retrying.outcome.lost)
             self._announcements.retried(self._retrying.outcome)
 
     def begin_retry(self) -> None:

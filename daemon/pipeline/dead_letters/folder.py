@@ -420,8 +420,13 @@ class DeadLetters:
         async with self._turn:
             if not self._index.pending:
                 return Amount()  # its folder may never have been made
+            before = self._marks.upto(DISCARDED, self._layout)
             self._marks.set(DISCARDED, self._layout, self._next - 1)
-            await self._workers.call(self._marks.write, DISCARDED)
+            try:
+                await self._workers.call(self._marks.write, DISCARDED)
+            except OSError:
+                self._marks.put(DISCARDED, self._layout, before)
+                raise
             gone = replace(self.amount)
             self.discards += 1
             self.discarded_readings += self.amount.readings - self.aside_readings

@@ -9,7 +9,7 @@ They may have lain there for long: what they say of earlier triggers is told ane
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -86,13 +86,19 @@ class Retrying:
     """Offers the dead letters of one group to the store; one round at a time.
 
     outcome: of the round that is under way, or of the last one. writing: held by who commits, from when rows of the
-    ledger are asked for until they are replaced.
+    ledger are asked for until they are replaced. lost: told of readings of earlier rounds that the database has lost.
     """
 
     def __init__(
-        self, store: Store, group: InstrumentGroup, letters: DeadLetters, writing: asyncio.Lock | None = None
+        self,
+        store: Store,
+        group: InstrumentGroup,
+        letters: DeadLetters,
+        writing: asyncio.Lock | None = None,
+        lost: Callable[[int], None] = lambda readings: None,
     ) -> None:
         self.readings = 0
+        self._tell_lost = lost
         self.outcome = Outcome()
         self._store = store
         self._group = group
@@ -132,6 +138,8 @@ class Retrying:
     async def _offer_all(self) -> None:
         found = await position_of_letters(self._store, self._group)
         self.outcome.lost, again = await self._letters.put_back(found)
+        if self.outcome.lost:
+            self._tell_lost(self.outcome.lost)  # before it is noted that the database has lost it
         self.readings -= min(self.readings, again)
         found = found or self._account
         is_ours = found.journal in self._letters.ids
@@ -148,7 +156,7 @@ class Retrying:
         while outcome.committed > committed:
             committed = outcome.committed
             left = [letter for letter in self._letters.to_retry if letter.origin not in rejected]
-            newest = max((letter.origin for letter in left), default=newest)
+            newest = max([newest, *(letter.origin for letter in left)])
             for k, _ in await find_refused(left, self._offer, TOGETHER, self._note_rejected):
                 rejected.add(left[k].origin)
         # What was kept meanwhile was not offered.

@@ -458,3 +458,36 @@ async def test_what_is_retried_twice_is_counted_as_retried_once(tmp_path: Path) 
         assert pipeline.letters.readings == LOGGED.size
         figures = pipeline.figures()
         assert figures.committed.dead_readings == pipeline.letters.readings + figures.dead_letters.readings
+
+
+async def test_a_loss_is_told_before_it_is_noted(tmp_path: Path) -> None:
+    """A round may take minutes, and end with a kill: what is noted no start tells of again."""
+    disk, store, told = FaultyDisk(), Refusing({"bpm": GROUP}), []
+    letters = on(disk, tmp_path / "dead-letters")
+    older = await four_letters(letters, store, is_there=False)
+    retrying = Retrying(store, GROUP, letters, lost=told.append)
+    await retrying.round()
+    letters.passed(1)
+    store._groups["bpm"] = older
+    written: list[list[int]] = []
+    disk.before = lambda operation, path: written.append(list(told)) if operation == "replace" else None
+    await retrying.round()
+    assert told == [4 * GROUP.size]
+    assert written
+    assert all(written)
+
+
+async def test_a_discard_that_failed_throws_nothing_away_when_the_database_is_put_back(tmp_path: Path) -> None:
+    disk, store = FaultyDisk(), Refusing({"bpm": GROUP})
+    letters = on(disk, tmp_path / "dead-letters")
+    older = await four_letters(letters, store, is_there=True)
+    retrying = Retrying(store, GROUP, letters)
+    await retrying.round()
+    end_at(disk, FULL, "discarded")
+    with pytest.raises(OSError, match="no space"):
+        await retrying.discard()
+    end_at(disk, None)
+    store._groups["bpm"], store.bad = older, frozenset()
+    outcome = await retrying.round()
+    assert (outcome.committed, outcome.lost, letters.lost) == (5, 0, 0)
+    assert triggers_in(store) == [1, 2, 3, 4, 9]

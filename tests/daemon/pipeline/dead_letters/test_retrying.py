@@ -12,6 +12,7 @@ from daemon.pipeline.dead_letters.at_start import read_last
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.ledger import unpack_missing
 from tests.daemon.pipeline.dead_letters.test_folder import GROUP, block_of, kept, late_of
+from tests.daemon.pipeline.recovery.test_put_back import Refusing
 from tests.support.batches import by_group
 
 BLOCK = block_of(3, 1, missing=3)
@@ -88,3 +89,12 @@ async def test_a_trigger_that_made_way_is_followed_by_what_came_late_for_it(tmp_
     assert [block.triggers for block in read_last(letters, 1)] == [1, 0]
     assert (await retried(letters, store)).committed == 2
     assert stored(store) == TRIGGER | {(3, 0)}
+
+
+async def test_what_is_held_back_behind_a_rejected_trigger_counts_as_rejected(tmp_path: Path) -> None:
+    """Also where a later pass of the round has only letters that were kept before others."""
+    letters = await kept(tmp_path, (1, BLOCK), (2, late_of(BLOCK, 0)), (3, block_of(5, 1)), (4, block_of(9, 1)))
+    store = Refusing(by_group(GROUP))
+    store.bad = frozenset({3, 9})
+    outcome = await Retrying(store, GROUP, letters).round()
+    assert (outcome.letters, outcome.committed, outcome.rejected, outcome.done) == (4, 1, 3, 4)
