@@ -17,6 +17,24 @@ WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? 4 : cores)))
 
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+# Tests that have a target of their own. Of old readings: what is moved, reduced and dropped, and marks, which keep some.
+TESTS_OLD := $(addprefix tests/backends/,decimation test_store_decimation.py test_store_marks.py test_store_moving.py \
+	test_store_reduced_figures.py test_store_retention.py mongodb/test_decimation.py mongodb/test_decimation_fences.py \
+	mongodb/test_retention.py mysql/test_moving.py postgresql/test_moving.py) \
+	$(addprefix tests/daemon/,decimation marks retention tiers tools/export/test_export_reduced.py) \
+	$(addprefix tests/crashes/,test_decimation_crashes.py test_move_crashes.py test_retention_crashes.py test_tier_crashes.py) \
+	$(addprefix tests/end_to_end/,test_decimation.py test_marks.py test_ninety_days.py test_retention.py test_tiers.py)
+# Of what lies beside the instruments: conditions and calibrations, folders and snapshots, visits.
+TESTS_BESIDE := $(addprefix tests/backends/,conditions folders visits mongodb/test_conditions_turns.py mongodb/test_folders.py \
+	mongodb/test_visits.py mysql/test_conditions.py mysql/test_folders.py mysql/test_visits.py postgresql/test_folders.py \
+	postgresql/test_visits.py) \
+	$(addprefix tests/daemon/,api/test_folders.py calibration conditions folders tools/conditions tools/folders \
+	tools/export/test_export_calibrated.py tools/export/test_export_folders.py tools/test_visits_command.py \
+	workloads/snapshots workloads/visits) \
+	tests/crashes/test_visit_crashes.py tests/schemas/conditions tests/schemas/folders \
+	$(addprefix tests/end_to_end/,test_calibrated.py test_folders.py test_snapshots.py test_visits.py)
+TESTS_APART := tests/page tests/benchmarks $(TESTS_OLD) $(TESTS_BESIDE)
+
 QUICK := tests/schemas tests/backends tests/daemon tests/dashboard tests/benchmarks
 
 VENV := .venv
@@ -102,9 +120,19 @@ run: $(RUNTIME) ## Log 120 simulated instruments, with the page: a real daemon, 
 	exec $(BIN)/triggerlog demo $(ARGS)
 
 .PHONY: test
-test: $(INSTALLED) tools $(JAVASCRIPT)/node_modules/.installed ## Run the tests, but for those of `make test-page` and `make test-benchmarks` (choose some: make test ARGS="tests/schemas/test_config.py -x")
+test: $(INSTALLED) tools $(JAVASCRIPT)/node_modules/.installed ## Run the tests of the logger; the others have targets of their own (choose any: make test ARGS="tests/schemas/test_config.py -x")
 	@unset PYTHONDONTWRITEBYTECODE  # hundreds of processes would each compile all of this again
-	$(PYTEST) $(if $(findstring tests/,$(ARGS)),,--ignore=tests/page --ignore=tests/benchmarks) $(ARGS)
+	$(PYTEST) $(if $(findstring tests/,$(ARGS)),,$(addprefix --ignore=,$(TESTS_APART))) $(ARGS)
+
+.PHONY: test-old-readings
+test-old-readings: $(INSTALLED) tools ## Run the tests of what becomes of old readings: tiers, decimation, retention, marks
+	@unset PYTHONDONTWRITEBYTECODE
+	$(PYTEST) $(TESTS_OLD) $(ARGS)
+
+.PHONY: test-beside
+test-beside: $(INSTALLED) tools ## Run the tests of what lies beside the instruments: conditions, folders, snapshots, visits
+	@unset PYTHONDONTWRITEBYTECODE
+	$(PYTEST) $(TESTS_BESIDE) $(ARGS)
 
 .PHONY: test-page
 test-page: $(INSTALLED) tools ## Run the tests of all that the page shows and does, in a browser
@@ -209,15 +237,15 @@ test-crashes: $(INSTALLED) tools ## kill -9 of daemons and servers on all databa
 	@exec $(BIN)/python -m tests.crashes $(ARGS)
 
 .PHONY: test-visit-crashes
-test-visit-crashes: $(INSTALLED) tools ## kill -9 of visits, their workers and servers, 20 times each in every mode (`make test` kills 4 times)
+test-visit-crashes: $(INSTALLED) tools ## kill -9 of visits, their workers and servers, 20 times each in every mode (`make test-beside` kills 4 times)
 	@TRIGGERLOG_KILLS=$${TRIGGERLOG_KILLS:-20} $(BIN)/python -m pytest tests/crashes/test_visit_crashes.py $(ARGS)
 
 .PHONY: test-tier-crashes
-test-tier-crashes: $(INSTALLED) tools ## kill -9 of daemon and server, 20 times while readings move to other tiers under load (`make test` kills 4 times)
+test-tier-crashes: $(INSTALLED) tools ## kill -9 of daemon and server, 20 times while readings move to other tiers under load (`make test-old-readings` kills 4 times)
 	@TRIGGERLOG_KILLS=$${TRIGGERLOG_KILLS:-20} $(BIN)/python -m pytest -q -s tests/crashes/test_tier_crashes.py $(ARGS)
 
 .PHONY: ninety-days
-ninety-days: $(INSTALLED) ## Let 90 days pass in minutes by a clock that is given, with tiers, decimation and retention (`make test`: 12 days)
+ninety-days: $(INSTALLED) ## Let 90 days pass in minutes by a clock that is given, with tiers, decimation and retention (`make test-old-readings`: 12 days)
 	@TRIGGERLOG_DAYS=90 $(BIN)/python -m pytest -q -s tests/end_to_end/test_ninety_days.py $(ARGS)
 
 .PHONY: test-systemd

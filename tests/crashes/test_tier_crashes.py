@@ -1,7 +1,8 @@
 """kill -9 of daemon and server by turns while hours move down and up, under load, beside readers: all is there, once.
 
-The daemon moves hours down whenever it starts, and somebody moves hours down and up by hand all the time. `make test`
-kills 4 times under a light load; `make test-tier-crashes` 20 times, with 100 triggers/s of 120 instruments.
+The daemon moves hours down whenever it starts, and somebody moves hours down and up by hand all the time. `make
+test-old-readings` kills 4 times under a light load; `make test-tier-crashes` 20 times, with 100 triggers/s of 120
+instruments.
 """
 
 import asyncio

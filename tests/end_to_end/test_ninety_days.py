@@ -3,7 +3,7 @@
 A daemon with three groups, its own senders, and a real server: what is late comes in time, after its period was
 reduced, and after it was dropped; the server refuses some, which are retried when their period is to be reduced, or
 dropped. After every look what lies on the disk keeps to the limits, and what is asked is answered as by all that was
-sent. `make test` runs twelve days of it, and `make ninety-days` all.
+sent. `make test-old-readings` runs twelve days of it, and `make ninety-days` all.
 """
 
 import asyncio

@@ -59,6 +59,12 @@ class Runner(Generic[R]):
         """The run that is under way."""
         return self.run if self._task is not None and not self._task.done() else None
 
+    async def _others_end(self) -> R | None:
+        """The run that is in the way of another one; one that is over is being archived, and is waited for."""
+        while self.running is not None and self.running.state.is_over and self._task is not None:
+            await asyncio.wait([self._task])
+        return self.running
+
     async def end(self) -> None:
         """The daemon ends: the run ends at once, and its task keeps what there is of it."""
         self._is_ending = True

@@ -88,7 +88,7 @@ class SnapshotsRunner(Runner[SnapshotsProgress]):
         settings = with_changes(changes)
         self._require_own_schema(settings)
         async with self._starting:
-            if self.running is not None:
+            if await self._others_end() is not None:
                 raise WorkloadBusy("snapshot readers run already", "stop them first, or wait for their end")
             name = await asyncio.to_thread(self.archive.new_id)
             command = command_of(settings, str(self._loaded.path))

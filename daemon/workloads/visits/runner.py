@@ -114,7 +114,7 @@ class VisitsRunner(Runner[RunProgress]):
 
     async def _begin(self, settings: VisitsConfig, before: VisitsRun | None) -> VisitsStatus:
         async with self._starting:
-            if self.running is not None:
+            if await self._others_end() is not None:
                 raise WorkloadBusy("visits run already", "stop them first, or wait for their end")
             lock = ExitStack()
             self.run = run = await asyncio.to_thread(self._prepared, lock, settings, before)
