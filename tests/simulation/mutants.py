@@ -380,7 +380,7 @@ MUTANTS = (
         file="daemon/pipeline/assembly/progress.py",
         text="        now_ns = max(utc_ns, int(np.partition(times, len(times) // 2)[len(times) // 2]))\n",
         to="        now_ns = utc_ns\n",
-        plan="behind-the-front-and-the-nodes-clock-set-back",
+        plan="behind-the-front-and-the-nodes-clock-behind",
     ),
     Mutant(
         name="forget when the run moved",
