@@ -7,7 +7,7 @@ in the head of each segment of the journal, from where the blocks lead on.
 import struct
 import threading
 from collections import deque
-from collections.abc import Collection, Iterable, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Any, Self
 
 import numpy as np
@@ -108,6 +108,14 @@ def may_have(epoch: int, run: int, *known: Collection[tuple[int, int]]) -> bool:
         if any(epoch == of or run == number for of, number in pairs):
             return (epoch, run) in pairs
     return True
+
+
+def runs_in(states: Mapping[str, bytes], group: str) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+    """Pairs of epoch and run: of a group, and of all others, by the states that a database has of them."""
+    own, others = set[tuple[int, int]](), set[tuple[int, int]]()
+    for name, data in states.items():
+        (own if name == group else others).update(DurableState.decode(data).runs.items())
+    return own, others
 
 
 class States:

@@ -552,7 +552,7 @@ MUTANTS = (
     Mutant(
         name="retry dead letters in a run that is another epoch's",
         file="daemon/pipeline/dead_letters/retrying.py",
-        text="            if epoch and not may_have(epoch, run, own, others):\n",
+        text="            if not may_have(epoch, run, own, others):\n",
         to="            if False:\n",
         plan="dead-letter-whose-run-another-host-gave-away",
     ),

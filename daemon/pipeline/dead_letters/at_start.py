@@ -1,10 +1,10 @@
 """What is read of the dead letters at a start: their readings may come again, and what is late for their triggers."""
 
-import itertools
 from collections.abc import Iterable
 
 from daemon.pipeline.dead_letters.folder import DeadLetters
 from daemon.pipeline.dead_letters.format import Letter
+from daemon.pipeline.fitting import count_fitting
 from schemas.batch import ClosedBlock
 
 
@@ -26,9 +26,7 @@ def read_last(letters: DeadLetters, most: int) -> list[ClosedBlock]:
 def read_newest(letters: DeadLetters, most_bytes: int) -> list[ClosedBlock]:
     """Read the newest of all that is pending, at most so many bytes, without what is damaged; raises OSError."""
     newest = list(reversed(letters.pending))
-    sizes = itertools.accumulate(letter.end - letter.start for letter in newest)
-    count = sum(1 for _ in itertools.takewhile(lambda size: size <= most_bytes, sizes))
-    return _read(letters, newest[:count])
+    return _read(letters, newest[: count_fitting((letter.end - letter.start for letter in newest), most_bytes)])
 
 
 def _read(letters: DeadLetters, some: Iterable[Letter]) -> list[ClosedBlock]:

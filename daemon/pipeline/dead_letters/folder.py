@@ -358,14 +358,13 @@ class DeadLetters:
         await self.note()
         self.passed(self._passed)
 
-    def note_found(self, retried: JournalPosition | None) -> None:
+    async def note_found(self, retried: JournalPosition | None) -> None:
         """Note where the database was found at the start, once what it lost is told; raises OSError.
 
         retried: see `position_of_letters`.
         """
         self._retried.settle(retried, self.ids)
-        if not self._retried.is_written:
-            self._retried.write()
+        await self.note()
 
     async def put_back(self, found: JournalPosition | None) -> PutBack:
         """See whether the database has lost what it had taken: what of that lies here is pending again.

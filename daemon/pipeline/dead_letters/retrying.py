@@ -20,7 +20,7 @@ from daemon.pipeline.dead_letters.finding import find_refused
 from daemon.pipeline.dead_letters.folder import DeadLetters
 from daemon.pipeline.dead_letters.format import Letter
 from daemon.pipeline.dead_letters.retried import position_of_letters
-from daemon.pipeline.durable_state import DurableState, may_have
+from daemon.pipeline.durable_state import may_have, runs_in
 from daemon.pipeline.gaps import CommittedGaps
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.revising import find, rows_after
@@ -241,12 +241,14 @@ class Retrying:
 
         Another daemon may have given these the numbers.
         """
-        runs = {name: DurableState.decode(data).runs.items() for name, data in (await self._store.states()).items()}
-        own, others = set(runs.pop(self._group.name, ())), {pair for pairs in runs.values() for pair in pairs}
+        rows = rows[rows["epoch"] != 0]
+        if not len(rows):
+            return
+        own, others = runs_in(await self._store.states(), self._group.name)
         for epoch, run in np.unique(rows[["epoch", "run"]]).tolist():
             there = await self._store.ask(LedgerTail(group=self._group, most=1, run=run))
             own |= {(of, run) for of in there["epoch"].tolist() if of}
-            if epoch and not may_have(epoch, run, own, others):
+            if not may_have(epoch, run, own, others):
                 mine = rows[(rows["epoch"] == epoch) & (rows["run"] == run)]
                 raise _rejected("the database has another run for its epoch, or another epoch for its run", mine)
 

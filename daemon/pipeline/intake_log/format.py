@@ -84,8 +84,8 @@ def decode(number: int, body: bytes | memoryview, group: InstrumentGroup) -> Rec
     return Received(number=number, received_ns=int(counts["received_ns"]), runs=runs, readings=readings)
 
 
-def sessions_of(body: bytes | memoryview) -> tuple[list[int], int, int]:
-    """The sessions in a checked body, how many readings it holds, and when these came."""
+def runs_of(body: bytes | memoryview) -> tuple[Array, int, int]:
+    """The runs in a checked body, RUN, shape (n,), how many readings it holds, and when these came (UTC, ns)."""
     counts = np.frombuffer(body, COUNTS, 1)[0]
-    runs = np.frombuffer(body, RUN, int(counts["runs"]), COUNTS.itemsize)
-    return np.unique(runs["session"]).tolist(), int(counts["readings"]), int(counts["received_ns"])
+    runs = np.frombuffer(body, RUN, int(counts["runs"]), COUNTS.itemsize).copy()  # the file may be closed before it
+    return runs, int(counts["readings"]), int(counts["received_ns"])

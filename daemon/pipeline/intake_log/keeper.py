@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from itertools import accumulate, islice, takewhile
+from itertools import islice
 from typing import Any, TypeVar
 
 from daemon.core.supervision.progress_watch import Part
+from daemon.pipeline.fitting import count_fitting
 from daemon.pipeline.intake_log.format import Received
 from daemon.pipeline.intake_log.log import IntakeLog
 from daemon.pipeline.journal.beside import Attempt, Beside
@@ -224,9 +225,8 @@ class IntakeKeeper:
 
     def _that_fit(self, waiting: Sequence[Received]) -> Sequence[Received]:
         """As many as there is room for, and at least one, which finds out whether there is any."""
-        sizes = accumulate(received.nbytes for received in waiting)
         room = min(self._log.room, TOGETHER)
-        return waiting[: max(1, sum(1 for _ in takewhile(lambda size: size <= room, sizes)))]
+        return waiting[: max(1, count_fitting((received.nbytes for received in waiting), room))]
 
     def _report(self) -> None:
         state = self._new_state()

@@ -8,12 +8,12 @@ Everything here blocks, and is called from one thread at a time; the event loop 
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from daemon.core.outside import Disk, Outside
-from daemon.pipeline.intake_log.format import RECORD_MAGIC, Received, decode, encode, sessions_of
+from daemon.pipeline.intake_log.format import RECORD_MAGIC, Received, decode, encode, runs_of
 from daemon.pipeline.journal.errors import FULL, JournalError, JournalFull
 from daemon.pipeline.journal.format import group_checksum, segment_head
 from daemon.pipeline.journal.segment import (
@@ -26,7 +26,7 @@ from daemon.pipeline.journal.segment import (
     set_aside,
     whole_records,
 )
-from schemas.readings import InstrumentGroup
+from schemas.readings import Array, InstrumentGroup
 
 ENDING = ".received"
 
@@ -142,9 +142,7 @@ class IntakeLog:
         )
 
     def _read_doubtful(self) -> int:
-        if ELSEWHERE not in self._disk.names(self._folder):
-            return 0
-        self._doubtful = int(self._disk.read(self._folder / ELSEWHERE, 0, 20))
+        self._doubtful = _doubtful_in(self._folder, self._disk)
         return max((segment.last for segment in self._segments if _serial(segment.path) <= self._doubtful), default=0)
 
     def _scan(self, path: Path) -> tuple[set[int], int, list[Path]]:
@@ -164,8 +162,8 @@ class IntakeLog:
                     damage = Damage(path=path, start=good_until, end=at, is_torn=False)
                     copies.append(set_aside(self._disk, self._folder, damage))
                 good_until = body + header.length
-                found, count, received_ns = sessions_of(data[body:good_until])
-                sessions.update(found)
+                runs, count, received_ns = runs_of(data[body:good_until])
+                sessions.update(runs["session"].tolist())
                 readings += count
                 self._newest_ns = received_ns  # of the last: the clock may have been wrong before
                 numbers.append(header.sequence)
@@ -346,13 +344,32 @@ def folder_of(state_dir: Path, group: str) -> Path:
     return state_dir / INTAKE / group
 
 
-def readings_in(folder: Path, disk: Disk) -> int:
-    """How many readings a folder holds, of whatever group; raises OSError."""
-    readings = 0
-    for path in paths_in(disk, folder, ENDING):
-        with disk.open_view(path) as view, memoryview(view) as data:
-            bodies = (
-                data[body : body + header.length] for header, _, body in whole_records(view, data, 0, RECORD_MAGIC)
-            )
-            readings += sum(sessions_of(body)[1] for body in bodies)
-    return readings
+def readings_in(folder: Path, disk: Disk, settled: Mapping[int, int] | None = None) -> int:
+    """How many readings a folder holds, of whatever group, without those that are settled.
+
+    settled: by session, up to which number. It says nothing of segments that may have been taken for lost; see `doubt`.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: `settled` is given, and what lies beside the segments is of no version that is known.
+    """
+    doubtful = _doubtful_in(folder, disk) if settled else 0
+    paths = paths_in(disk, folder, ENDING)
+    return sum(_readings_in(path, {} if _serial(path) <= doubtful else settled or {}, disk) for path in paths)
+
+
+def _readings_in(path: Path, settled: Mapping[int, int], disk: Disk) -> int:
+    with disk.open_view(path) as view, memoryview(view) as data:
+        records = whole_records(view, data, 0, RECORD_MAGIC)
+        return sum(_beyond(runs_of(data[body : body + header.length])[0], settled) for header, _, body in records)
+
+
+def _beyond(runs: Array, settled: Mapping[int, int]) -> int:
+    """How many readings of runs lie beyond what is settled; only those of readings have a count."""
+    found = ((count, first + count - settled.get(session, 0)) for session, first, count, _ in runs.tolist())
+    return sum(max(0, min(count, beyond)) for count, beyond in found)
+
+
+def _doubtful_in(folder: Path, disk: Disk) -> int:
+    """The serial of the last segment that is in doubt; 0 where none is."""
+    return int(disk.read(folder / ELSEWHERE, 0, 20)) if ELSEWHERE in disk.names(folder) else 0

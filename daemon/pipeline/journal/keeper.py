@@ -10,7 +10,6 @@ All that it does happens in `step`, which `Outside.workers` calls: in a thread o
 
 import asyncio
 import contextlib
-import itertools
 import math
 import threading
 from collections import deque
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from daemon.core.supervision.progress_watch import Part
+from daemon.pipeline.fitting import count_fitting
 from daemon.pipeline.journal.acknowledged import Acknowledged
 from daemon.pipeline.journal.beside import Attempt, Beside
 from daemon.pipeline.journal.errors import JournalFull
@@ -290,9 +290,8 @@ class JournalKeeper:
 
     def _that_fit(self, blocks: Sequence[ClosedBlock]) -> Sequence[ClosedBlock]:
         """As many as there is room for, and at least one, which finds out whether there is any."""
-        sizes = itertools.accumulate(block.nbytes for block in blocks)
         room = min(self._journal.room, TOGETHER)
-        return blocks[: max(1, sum(1 for _ in itertools.takewhile(lambda size: size <= room, sizes)))]
+        return blocks[: max(1, count_fitting((block.nbytes for block in blocks), room))]
 
     def _sync(self, now_s: float, *, is_last: bool) -> None:
         if self._journal.is_durable:
@@ -350,5 +349,4 @@ class JournalKeeper:
         """The first blocks above `after` that wait to be written; their numbers are above all in the journal."""
         with self._lock:
             waiting = [(self._next + k, block) for k, block in enumerate(self._pending) if self._next + k > after]
-        sizes = itertools.accumulate(block.nbytes for _, block in waiting)
-        return waiting[: max(1, sum(1 for _ in itertools.takewhile(lambda size: size <= most_bytes, sizes)))]
+        return waiting[: max(1, count_fitting((block.nbytes for _, block in waiting), most_bytes))]

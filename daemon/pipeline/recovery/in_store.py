@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from backends.base import Decimating, Store
 from daemon.pipeline.dead_letters.retried import position_of_letters
-from daemon.pipeline.durable_state import DurableState
+from daemon.pipeline.durable_state import DurableState, runs_in
 from daemon.pipeline.recovery.history import heard_last
 from schemas.batch import JournalPosition
 from schemas.config import Config
@@ -39,8 +39,7 @@ async def ask_store(store: Store, group: InstrumentGroup, config: Config) -> InS
     retried = await position_of_letters(store, group)
     state = DurableState.decode(position.state)
     tail = await _ledger_tail(store, group, config.assembly.window, state.runs.values())
-    others = [DurableState.decode(data) for name, data in (await store.states()).items() if name != group.name]
-    pairs = {pair for each in others for pair in each.runs.items()}
+    _, others = runs_in(await store.states(), group.name)
     dropped = (await store.dropped()).get(group.name, ())
     account = (await store.decimated()).get(group.name, ()) if isinstance(store, Decimating) else ()
     return InStore(
@@ -48,7 +47,7 @@ async def ask_store(store: Store, group: InstrumentGroup, config: Config) -> InS
         position=position,
         retried=retried,
         state=state,
-        others=pairs,
+        others=others,
         dropped=dropped,
         reduced=[each.period for each in account],
     )

@@ -154,7 +154,10 @@ async def recover_group(
     unreadable, rejected, letters = await outside.workers.call(_open_dead_letters, dead_letters, in_store, found, most)
     lost = found.lost + dead_letters.lost
     report_lost(group.name, lost, events)
-    await outside.workers.call(_note_found, dead_letters, in_store)
+    try:
+        await dead_letters.note_found(in_store.retried)
+    except OSError as error:
+        raise CommandFailed(f"the dead letters cannot be used: {error}") from None
     report_dead_letters(group, unreadable, dead_letters.amount, events)
     heard = heard_last(found.state.runs.values())
     rejected = _of_their_runs(rejected, in_store)
@@ -211,13 +214,6 @@ def _open_dead_letters(
             formerly=found.formerly,
         )
         return unreadable, read_last(letters, most), read_newest(letters, LETTERS_BYTES)
-    except OSError as error:
-        raise CommandFailed(f"the dead letters cannot be used: {error}") from None
-
-
-def _note_found(letters: DeadLetters, in_store: InStore) -> None:
-    try:
-        letters.note_found(in_store.retried)
     except OSError as error:
         raise CommandFailed(f"the dead letters cannot be used: {error}") from None
 

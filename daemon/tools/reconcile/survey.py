@@ -13,19 +13,21 @@ from daemon.core.configuration.database import in_its_field, layout_of
 from daemon.core.outcome import CommandFailed, reason_of
 from daemon.core.outside import Outside, SystemDisk
 from daemon.pipeline.dead_letters import DeadLetters, folder_of
+from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.intake_log import folder_of as intake_folder_of
+from daemon.pipeline.intake_log import readings_in
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.acknowledged import read_acknowledged, readings_behind
 from daemon.pipeline.journal.identity import read_ids
 from daemon.pipeline.journal.left import held_by
 from daemon.pipeline.journal.segment import paths_in, scan
-from daemon.tools.reconcile.received import unsettled_in
 from daemon.tools.reconcile.verdicts import Findings
 from schemas.api.status import GroupStatus, Status
 from schemas.batch import JournalPosition
 from schemas.config import GroupConfig
 from schemas.queries import Totals
 from schemas.readings import Array
+from schemas.sessions import NO_SESSIONS
 
 TELLS_WITHIN_S = 2.0
 """A transaction is in the database a moment before the daemon knows of it."""
@@ -179,14 +181,18 @@ def lost_of(folder: Path, position: JournalPosition) -> int:
 def received_in(log: Path, folder: Path, position: JournalPosition) -> int:
     """How many readings an intake's log holds at most beyond what a database at this position has.
 
-    folder: of the journal.
+    Some may be in the journal, too, or stored by another way: that is found out when they go through assembly.
+    folder: of the journal. Nothing is locked, and nothing changed.
 
     Raises:
         CommandFailed: it cannot be read.
     """
     try:
         identity, _, *former = read_ids(folder, DISK) or (0, 0)
-        return unsettled_in(log, position, {identity, *former} - {0}, DISK)
+        # Beside the position of another journal it is not known what of this log was settled.
+        is_ours = position.journal in {identity, *former} - {0}
+        sessions = DurableState.decode(position.state).sessions if is_ours else NO_SESSIONS
+        return readings_in(log, DISK, {int(row["session"]): int(row["settled"]) for row in sessions})
     except OSError as error:
         raise CommandFailed(f"the intake's log in {log} cannot be read: {reason_of(error)}") from None
     except ValueError as error:

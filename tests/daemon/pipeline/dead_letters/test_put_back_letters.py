@@ -32,6 +32,7 @@ from tests.daemon.pipeline.recovery.test_put_back import (
     triggers_in,
 )
 from tests.support.disks import REAL, FaultyDisk, faulty
+from tests.support.one_group import write_one_group
 from tests.support.pipelines import configured, eventually, journaling
 from tests.support.readings import whole
 
@@ -83,6 +84,14 @@ async def four_letters(letters: DeadLetters, store: Refusing, *, is_there: bool)
     return copy.deepcopy(store._groups["bpm"])
 
 
+async def with_four_letters(folder: Path, *, is_there: bool) -> tuple[FaultyDisk, Refusing, DeadLetters, Retrying, Any]:
+    """A disk, a database, the dead letters on the one that the other may take, who offers them, and what it had."""
+    disk, store = FaultyDisk(), Refusing({"bpm": GROUP})
+    letters = on(disk, folder)
+    older = await four_letters(letters, store, is_there=is_there)
+    return disk, store, letters, Retrying(store, GROUP, letters), older
+
+
 def offered(letters: DeadLetters) -> int:
     """How many readings of the four letters are pending."""
     return sum(letter.readings for letter in letters.to_retry if letter.key != (1, 9))
@@ -108,10 +117,7 @@ async def test_a_failed_write_does_not_hide_that_the_database_was_put_back(
     tmp_path: Path, error: BaseException, name: str, is_running: bool, is_there: bool
 ) -> None:
     """The database was put back, and writing one of the two files that say so fails."""
-    disk, store = FaultyDisk(), Refusing({"bpm": GROUP})
-    letters = on(disk, tmp_path / "dead-letters")
-    older = await four_letters(letters, store, is_there=is_there)
-    retrying = Retrying(store, GROUP, letters)
+    disk, store, letters, retrying, older = await with_four_letters(tmp_path / "dead-letters", is_there=is_there)
     assert (await retrying.round()).committed == 4
     letters.passed(1)
     assert bool(segments_in(tmp_path)) == is_there
@@ -144,10 +150,7 @@ async def test_a_failed_write_does_not_hide_what_the_database_took(
     tmp_path: Path, error: BaseException, name: str, is_running: bool, is_there: bool
 ) -> None:
     """The database has the letters, and writing one of the two files that say so fails; it is put back later."""
-    disk, store = FaultyDisk(), Refusing({"bpm": GROUP})
-    letters = on(disk, tmp_path / "dead-letters")
-    older = await four_letters(letters, store, is_there=is_there)
-    retrying = Retrying(store, GROUP, letters)
+    disk, store, letters, retrying, older = await with_four_letters(tmp_path / "dead-letters", is_there=is_there)
     end_at(disk, error, name if is_running else "acknowledged")
     with ends():
         await retrying.round()
@@ -173,10 +176,7 @@ async def test_a_failed_write_does_not_hide_what_the_database_took(
 @either_end
 async def test_a_note_that_was_missed_is_made_good_by_the_next_retry(tmp_path: Path, error: BaseException) -> None:
     """The database has all letters, of which nothing is noted; the next retry has nothing to offer."""
-    disk, store = FaultyDisk(), Refusing({"bpm": GROUP})
-    letters = on(disk, tmp_path)
-    older = await four_letters(letters, store, is_there=False)
-    retrying = Retrying(store, GROUP, letters)
+    disk, store, letters, retrying, older = await with_four_letters(tmp_path, is_there=False)
     end_at(disk, error, "acknowledged", "retried")
     with ends():
         await retrying.round()
@@ -210,10 +210,7 @@ async def test_a_mark_that_was_missed_is_made_good_by_the_next_start(tmp_path: P
 
 async def test_a_retry_that_is_ended_while_it_notes_a_loss_does_not_hide_it(tmp_path: Path) -> None:
     """The daemon is stopped while the note is written that the database was put back: the next start counts it."""
-    disk, store = FaultyDisk(), Refusing({"bpm": GROUP})
-    letters = on(disk, tmp_path / "dead-letters")
-    older = await four_letters(letters, store, is_there=False)
-    retrying = Retrying(store, GROUP, letters)
+    disk, store, letters, retrying, older = await with_four_letters(tmp_path / "dead-letters", is_there=False)
     await retrying.round()
     letters.passed(1)
     store._groups["bpm"] = older
@@ -232,22 +229,12 @@ async def test_a_retry_that_is_ended_while_it_notes_a_loss_does_not_hide_it(tmp_
 
 # --- where no daemon runs -----------------------------------------------------------------------------------------
 
-CONFIGURATION = """
-state_dir = "{state}"
-
-[[groups]]
-name = "bpm"
-count = 3
-channels = [{{ name = "x" }}]
-"""
-
 
 class Alone:
     """A configuration, and in its state folder dead letters as a daemon left them: the database took 1 to 4, not 9."""
 
     def __init__(self, folder: Path) -> None:
-        (folder / "beam.toml").write_text(CONFIGURATION.format(state=folder / "state"))
-        self.loaded = load_config(folder / "beam.toml")
+        self.loaded = load_config(write_one_group(folder))
         self.group: InstrumentGroup = self.loaded.config.groups[0].group()
         self.store = Refusing({"bpm": self.group})
         self.folder = folder_of(self.loaded.state_dir, "bpm")
@@ -478,10 +465,7 @@ async def test_a_loss_is_told_before_it_is_noted(tmp_path: Path) -> None:
 
 
 async def test_a_discard_that_failed_throws_nothing_away_when_the_database_is_put_back(tmp_path: Path) -> None:
-    disk, store = FaultyDisk(), Refusing({"bpm": GROUP})
-    letters = on(disk, tmp_path / "dead-letters")
-    older = await four_letters(letters, store, is_there=True)
-    retrying = Retrying(store, GROUP, letters)
+    disk, store, letters, retrying, older = await with_four_letters(tmp_path / "dead-letters", is_there=True)
     await retrying.round()
     end_at(disk, FULL, "discarded")
     with pytest.raises(OSError, match="no space"):

@@ -14,32 +14,16 @@ import pytest
 from daemon.pipeline.dead_letters import DeadLetters, Letter, Reason, folder_of
 from daemon.tools.dead_letters import command, folder
 from schemas.batch import JournalPosition
-from schemas.config import parse_config
-from schemas.readings import InstrumentGroup
 from tests.daemon.pipeline.dead_letters.test_folder import take
 from tests.support.batches import batch_of, readings_of
 from tests.support.disks import REAL
+from tests.support.one_group import group_in, write_one_group
 from tests.support.processes import here
-
-CONFIGURATION = """
-state_dir = "{state}"
-
-[[groups]]
-name = "bpm"
-count = 3
-channels = [{{ name = "x" }}]
-"""
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    file = tmp_path / "beam.toml"
-    file.write_text(CONFIGURATION.format(state=tmp_path / "state"))
-    return file
-
-
-def group_in(file: Path) -> InstrumentGroup:
-    return parse_config(file.read_text()).groups[0].group()
+    return write_one_group(tmp_path)
 
 
 @pytest.fixture

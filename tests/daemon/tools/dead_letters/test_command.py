@@ -28,33 +28,18 @@ from daemon.tools.dead_letters.export import export_npz
 from daemon.tools.dead_letters.retry import Retry
 from daemon.tools.reconcile.survey import Survey
 from schemas.batch import Aside, ClosedBlock
-from schemas.config import parse_config
 from schemas.readings import InstrumentGroup
 from schemas.states import AsideReason
 from tests.support.batches import batch_of, readings_of
 from tests.support.disks import REAL
+from tests.support.one_group import group_in, write_one_group
 from tests.support.processes import free_port, here
-
-CONFIGURATION = """
-state_dir = "{state}"
-
-[[groups]]
-name = "bpm"
-count = 3
-channels = [{{ name = "x" }}, {{ name = "y" }}]
-"""
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A configuration; `kept` is what its daemon keeps."""
-    file = tmp_path / "beam.toml"
-    file.write_text(CONFIGURATION.format(state=tmp_path / "state"))
-    return file
-
-
-def group_in(file: Path) -> InstrumentGroup:
-    return parse_config(file.read_text()).groups[0].group()
+    return write_one_group(tmp_path, channels=("x", "y"))
 
 
 def letters_of(file: Path) -> DeadLetters:

@@ -22,25 +22,16 @@ from schemas.batch import JournalPosition, Stream
 from schemas.sessions import SESSION
 from tests.page.served import snapshot
 from tests.support.disks import REAL
+from tests.support.one_group import write_one_group
 from tests.support.processes import free_port
 
 SENDER, OTHER = 7, 8
-CONFIGURATION = """
-logger = "klystron-gallery"
-state_dir = "{folder}/state"
-
-[[groups]]
-name = "bpm"
-count = 3
-channels = [{{ name = "x" }}]
-"""
 
 
 @pytest.fixture
 def loaded(tmp_path: Path) -> LoadedConfig:
     """The intake's log has 5 readings of one sender, with the numbers 10 to 14, and 3 of another, in two segments."""
-    file = tmp_path / "beam.toml"
-    file.write_text(CONFIGURATION.format(folder=tmp_path))
+    file = write_one_group(tmp_path, logger="klystron-gallery")
     group = load_config(file).config.groups[0].group()
     for number, runs in ((1, [(SENDER, 10, 3), (OTHER, 0, 1)]), (2, [(SENDER, 13, 2), (OTHER, 1, 2)])):
         log = IntakeLog(folder_of(tmp_path / "state", "bpm"), group, REAL, max_bytes=2**30, segment_bytes=2**20)
