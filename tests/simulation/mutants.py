@@ -607,25 +607,13 @@ MUTANTS = (
             "        async with self._turn:\n"
             "            if not self._index.pending:\n"
             "                return Amount()  # its folder may never have been made\n"
-            "            before = self._marks.upto(DISCARDED, self._layout)\n"
-            "            self._marks.set(DISCARDED, self._layout, self._next - 1)\n"
-            "            try:\n"
-            "                await self._workers.call(self._marks.write, DISCARDED)\n"
-            "            except OSError:\n"
-            "                self._marks.put(DISCARDED, self._layout, before)\n"
-            "                raise\n"
+            "            await self._mark_discarded()\n"
             "            gone = replace(self.amount)\n"
         ),
         to=(
             "        gone = replace(self.amount)\n"
             "        async with self._turn:\n"
-            "            before = self._marks.upto(DISCARDED, self._layout)\n"
-            "            self._marks.set(DISCARDED, self._layout, self._next - 1)\n"
-            "            try:\n"
-            "                await self._workers.call(self._marks.write, DISCARDED)\n"
-            "            except OSError:\n"
-            "                self._marks.put(DISCARDED, self._layout, before)\n"
-            "                raise\n"
+            "            await self._mark_discarded()\n"
         ),
         plan="rejected-while-a-discard-waits-for-its-turn",
     ),

@@ -396,6 +396,9 @@ class DeadLetters:
         if not self._retried.is_written:
             async with self._turn:
                 await self._workers.call(self._retried.write)
+        if not self._marks.is_written(DISCARDED):
+            async with self._turn:
+                await self._workers.call(self._marks.write, DISCARDED)
 
     def passed(self, position: int) -> None:
         """The database has the blocks up to this number: none of them comes again after a crash."""
@@ -419,13 +422,7 @@ class DeadLetters:
         async with self._turn:
             if not self._index.pending:
                 return Amount()  # its folder may never have been made
-            before = self._marks.upto(DISCARDED, self._layout)
-            self._marks.set(DISCARDED, self._layout, self._next - 1)
-            try:
-                await self._workers.call(self._marks.write, DISCARDED)
-            except OSError:
-                self._marks.put(DISCARDED, self._layout, before)
-                raise
+            await self._mark_discarded()
             gone = replace(self.amount)
             self.discards += 1
             self.discarded_readings += self.amount.readings - self.aside_readings
@@ -435,6 +432,17 @@ class DeadLetters:
                 self._index.forget(letter)
         self.passed(self._passed)
         return gone
+
+    async def _mark_discarded(self) -> None:
+        before = self._marks.upto(DISCARDED, self._layout)
+        self._marks.set(DISCARDED, self._layout, self._next - 1)
+        try:
+            await self._workers.call(self._marks.write, DISCARDED)
+        except OSError:
+            self._marks.put(DISCARDED, self._layout, before)
+            with contextlib.suppress(OSError):  # the file may say all the same that they are gone
+                await self._workers.call(self._marks.write, DISCARDED)
+            raise
 
     def close(self) -> None:
         """Let go of the segment that is being written."""

@@ -54,13 +54,14 @@ class Marks:
         return self._upto[name].get(group, 0)
 
     def is_written(self, name: str) -> bool:
-        """Whether the file says the same."""
-        return self._upto[name] == self._on_disk[name]
+        """Whether the file is known to say the same."""
+        return self._on_disk.get(name) == self._upto[name]
 
     def write(self, name: str) -> None:
-        """Write a file; when it returns the disk has it. Raises OSError."""
+        """Write a file; when it returns the disk has it. Raises OSError: the file may say this, or what it said."""
         upto = dict(self._upto[name])
         lines = [f"{group} {serial}\n" for group, serial in upto.items()]
+        self._on_disk.pop(name, None)
         self._disk.replace(self._folder / name, "".join(lines).encode())
         self._on_disk[name] = upto
 

@@ -241,6 +241,31 @@ async def test_discarding_waits_for_a_retry(tmp_path: Path) -> None:
     assert await discard == Amount()
 
 
+@pytest.mark.parametrize("fails_again", [False, True])
+async def test_a_discard_that_failed_after_it_was_written_discards_nothing_later(
+    tmp_path: Path, fails_again: bool
+) -> None:
+    """The file has its new name, and whether the disk keeps that is not known: the order is answered with an error."""
+    disk = FaultyDisk()
+    letters = on(disk, tmp_path)
+    await keep(letters, 1, block_of(1, 4))
+
+    def fail(operation: str, path: Path) -> None:
+        is_second = operation == "replace" and disk.calls["replace"] > before
+        if operation == "sync_folder" or (is_second and fails_again):
+            raise BAD
+
+    before = disk.calls["replace"]
+    disk.before = fail
+    with pytest.raises(OSError, match="input/output"):
+        await letters.discard()
+    assert keys(letters) == [1, 2, 3, 4]
+    disk.before = lambda operation, path: None
+    if fails_again:
+        await letters.note()  # as each round of retrying does
+    assert keys(on(FaultyDisk(), tmp_path)) == [1, 2, 3, 4]
+
+
 # --- what assembly set aside --------------------------------------------------------------------------------------
 
 
