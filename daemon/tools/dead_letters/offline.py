@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
+from functools import partial
 
 from backends.base import Store
 from daemon.core.configuration import LoadedConfig
@@ -18,11 +19,15 @@ OUTSIDE = Outside.real()
 
 
 async def retry(
-    loaded: LoadedConfig, groups: Sequence[InstrumentGroup], outcomes: Callable[[dict[str, Outcome]], None]
+    loaded: LoadedConfig,
+    groups: Sequence[InstrumentGroup],
+    outcomes: Callable[[dict[str, Outcome]], None],
+    lost: Callable[[str, int], None],
 ) -> None:
     """Offer the dead letters of groups to the database.
 
-    outcomes: called at once with what becomes of them, by group: it grows while they are offered.
+    outcomes: called at once with what becomes of them, by group: it grows while they are offered. lost: told by group
+    how many readings of earlier retries the database has lost, before that is noted and no later retry finds it.
 
     Raises:
         StoreError: the database is away, or cannot be used as configured.
@@ -35,7 +40,7 @@ async def retry(
             letters = _opened(loaded, group, await store.position(group.name) or NOWHERE)
             found[group.name] = outcome = Outcome()
             try:
-                await Retrying(store, group, letters).round(outcome)
+                await Retrying(store, group, letters, lost=partial(lost, group.name)).round(outcome)
             finally:
                 letters.close()
 

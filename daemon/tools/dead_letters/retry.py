@@ -33,7 +33,7 @@ class Retry:
 
     def here(self, loaded: LoadedConfig, groups: Sequence[InstrumentGroup]) -> None:
         """Retry where no daemon runs. Raises what `offline.retry` raises."""
-        self._run(offline.retry(loaded, groups, self._follow), "what was not tried lies where it was")
+        self._run(offline.retry(loaded, groups, self._follow, _tell_lost), "what was not tried lies where it was")
 
     def by_daemon(self, daemon: Reach, path: str) -> None:
         """Let the daemon retry, and wait until it has; it goes on when nobody waits. path: of the API.
@@ -84,6 +84,11 @@ class Retry:
                     return
                 method = "GET"
                 await asyncio.sleep(LOOK_S)
+
+
+def _tell_lost(group: str, readings: int) -> None:
+    what = f"{readings:,} readings of dead letters that it had taken in earlier retries"
+    typer.echo(f"{group}: the database was put back to an older state, and has lost {what}", err=True)
 
 
 SHOWN = ("letters", "committed", "rejected")

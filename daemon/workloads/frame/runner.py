@@ -60,14 +60,25 @@ class Runner(Generic[R]):
         return self.run if self._task is not None and not self._task.done() else None
 
     async def _others_end(self) -> R | None:
-        """The run that is in the way of another one; one that is over is being archived, and is waited for."""
+        """The run that is in the way of another one; one that is over is being archived, and is waited for.
+
+        Raises:
+            WorkloadBusy: the daemon ends by now.
+        """
         while self.running is not None and self.running.state.is_over and self._task is not None:
             await asyncio.wait([self._task])
+        if self._is_ending:
+            self._require_open()
         return self.running
 
     async def end(self) -> None:
         """The daemon ends: the run ends at once, and its task keeps what there is of it."""
         self._is_ending = True
+        await self._cancel()
+        async with self._starting:  # the order that had its turn has begun a run, or is refused
+            await self._cancel()
+
+    async def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

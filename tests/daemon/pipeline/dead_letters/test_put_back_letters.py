@@ -298,11 +298,31 @@ async def test_a_retry_without_a_daemon_tells_what_the_database_lost(alone: Alon
     assert segments_in(alone.folder) == []
     alone.store._groups["bpm"] = alone.older
     outcomes: list[dict[str, Outcome]] = []
+    lost: list[tuple[str, int]] = []
     for _ in (1, 2):
-        await offline.retry(alone.loaded, [alone.group], outcomes.append)
+        await offline.retry(alone.loaded, [alone.group], outcomes.append, lambda *told: lost.append(told))
     assert [each["bpm"].lost for each in outcomes] == [12, 0]
+    assert lost == [("bpm", 12)]
     assert "12 readings of earlier retries lost with the database" in outcomes[0]["bpm"].summary
     assert (await alone.start()).lost == 0
+
+
+async def test_a_retry_without_a_daemon_that_is_killed_has_told_what_the_database_lost(alone: Alone) -> None:
+    """No later one finds it: where the database is was noted by then."""
+    await alone.retried((1, 1, 4))
+    letters = await alone.start()
+    await letters.keep(letters.address([(block_of(9, 1, group=alone.group), REASON)], 2))
+    letters.close()
+    alone.store._groups["bpm"] = alone.older
+    lost: list[tuple[str, int]] = []
+
+    async def commit(batch: Batch) -> None:
+        raise Killed
+
+    alone.store.commit = commit  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        await offline.retry(alone.loaded, [alone.group], lambda outcomes: None, lambda *told: lost.append(told))
+    assert lost == [("bpm", 12)]
 
 
 # --- no position, and rows all the same ---------------------------------------------------------------------------

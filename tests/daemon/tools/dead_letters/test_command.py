@@ -246,7 +246,7 @@ async def test_what_is_done_with_without_a_daemon_is_known_when_its_block_comes_
     if what == "retry":
         monkeypatch.setattr(offline, "store_of", lambda loaded: MemoryStore({"bpm": group}))
         outcomes: list[dict[str, Outcome]] = []
-        await offline.retry(load_config(file), [group], outcomes.append)
+        await offline.retry(load_config(file), [group], outcomes.append, lambda group, readings: None)
         assert (outcomes[0]["bpm"].letters, outcomes[0]["bpm"].committed, outcomes[0]["bpm"].running) == (1, 1, False)
     else:
         assert (await offline.discard(load_config(file), [group]))["bpm"]["readings"] == 3
