@@ -146,7 +146,8 @@ int main(int argc, char **argv) {
         exchange(argv, 0);
     }
     while (done < made) exchange(argv, -1);
-    close(fd); /* everything is acknowledged: this ends the session */
+    if (write(fd, "goodbye\n", 8) != 8) fail("the session could not be ended"); /* everything is acknowledged */
+    close(fd);
     printf("sent %llu acknowledged %llu refused %llu\n", (unsigned long long)made, (unsigned long long)done,
            (unsigned long long)(refused_before + refused));
     return 0;

@@ -44,6 +44,11 @@ RECORD_MAX = 4096
 DATAGRAM_MAX = 65_507
 """Bytes of a datagram: what UDP over IPv4 carries (65,535 less 20 of IP and 8 of UDP header)."""
 
+GOODBYE = b"goodbye\n"
+"""What a sender writes last to end its session, once it has read that everything is acknowledged.
+
+The end of a connection alone does not say so: a network that breaks ends it, too, and a sender that gives it up."""
+
 MAGIC = b"TLU1"
 """The first four bytes of every datagram: triggerlog, UDP, version 1."""
 

@@ -144,11 +144,11 @@ class Announcements:
             self._error(f"{text} are not in the database; TCP senders that ask for acknowledgements still have theirs")
 
     def left_at_risk(self, readings: int) -> None:
-        """So many readings are committed, may be lost by the database, and could not be written into the journal."""
+        """So many readings were committed, may be lost by the database, and could not be written into the journal."""
         if readings:
             self._error(
-                f"{readings} readings that were committed last are not in the journal, which could not be written: a"
-                " crash of the database's server within the next moments would lose them"
+                f"{readings} readings that were committed last are not in the journal, which could not be written: they"
+                " are lost if the database's server has crashed since, or crashes within the next moments"
             )
 
     def journal_unreadable(self, amount: Amount) -> None:

@@ -100,6 +100,7 @@ class Pipeline:
             availability_changed=availability_changed,
             superseded=superseded,
             placed=self._placed,
+            lost_before=lambda readings: self.note_lost(readings, "database"),
             found=recovered.position,
             journal=recovered.id,
             formerly=recovered.formerly,
@@ -141,7 +142,7 @@ class Pipeline:
         """
         await self.letters.end()
         try:
-            self._announcements.left_at_risk(await self._backlog.close(within_s))
+            self._announcements.left_at_risk(await self._backlog.close(within_s, self._committer.has))
         except OSError as error:
             self._announcements.journal_not_synced(error)
         is_safe = self.has_journal and self._backlog.problem is None

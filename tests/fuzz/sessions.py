@@ -21,6 +21,7 @@ from schemas.config import TcpSource as TcpConfig
 from schemas.config import UdpSource as UdpConfig
 from schemas.sessions import session_key
 from schemas.wire import (
+    GOODBYE,
     RECORD_NUMBER_MAX,
     Acknowledgement,
     datagram_header,
@@ -254,6 +255,7 @@ async def _settled(logger: Logger, good: Good, source: TcpSource, *, may_spoil: 
     if not may_spoil:
         assert told == Acknowledgement(done=sent, refused=0)
         await _intact(logger)
+    good.wire.feed(GOODBYE)
     good.wire.end()
     await source.stop()
     await source.close()

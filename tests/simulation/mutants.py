@@ -589,7 +589,7 @@ MUTANTS = (
     Mutant(
         name="end while the database may lose what the disk did not take",
         file="daemon/pipeline/backlog/backlog.py",
-        text="            left = await self._write_held(self._journal, within_s)\n",
+        text="            left = await self._write_held(self._journal, within_s, has)\n",
         to="            left = 0\n",
         plan="committed-behind-a-full-disk-and-ended",
     ),

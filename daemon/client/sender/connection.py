@@ -7,7 +7,7 @@ import ssl
 from typing import Protocol, cast
 
 from daemon.web.keepalive import Watch
-from schemas.wire import ACKNOWLEDGEMENT, ANSWER_MAX, Answer, Greeting, ProtocolError, parse_answer
+from schemas.wire import ACKNOWLEDGEMENT, ANSWER_MAX, GOODBYE, Answer, Greeting, ProtocolError, parse_answer
 
 
 class SenderError(Exception):
@@ -59,8 +59,13 @@ class Connection(asyncio.Protocol):
         """Whether writing failed; `lost` is called in the next iteration of the event loop."""
         return self.transport.is_closing()
 
-    async def goodbye(self, timeout_s: float | None) -> None:
-        """End the sending side, and wait until the daemon has closed; raises SenderError when it does not in time."""
+    async def end(self, timeout_s: float | None, *, goodbye: bool) -> None:
+        """End the sending side, and wait until the daemon has closed; raises SenderError when it does not in time.
+
+        goodbye: the session is over, and the daemon may forget it.
+        """
+        if goodbye:
+            self.transport.write(GOODBYE)
         if self.transport.can_write_eof():
             self.transport.write_eof()
         else:

@@ -168,7 +168,8 @@ class Sender:
     def refused(self) -> int:
         """Readings that the daemon refused for good; they are among the acknowledged.
 
-        Those are missing that were acknowledged on a connection that broke before the acknowledgement was here.
+        Those are missing that were acknowledged on a connection that broke before the acknowledgement was here, or
+        settled while there was none.
         """
         return self._stream.refused
 
@@ -267,7 +268,7 @@ class Sender:
                 await self.ready()
             self._closing = True
             if self._connection is not None:
-                await self._connection.goodbye(timeout_s)
+                await self._connection.end(timeout_s, goodbye=self._greeting.session is not None)
         finally:
             await self.close()
 

@@ -25,6 +25,13 @@ MOST_SESSIONS = 4096
 KEPT_S = 30 * 86_400
 """A session that nobody goes on with is remembered for so long."""
 
+EARLIER_S = 3600
+"""For so long it is when the same sender opens another: others of its name may be away, with readings acknowledged that
+they do not know of."""
+
+EARLIER_MOST = 256
+"""As many of those at most: a program that is started again and again must not leave one each time."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Joined:
@@ -136,7 +143,7 @@ class Sessions:
             return Joined(column=self._take_column(0, doubt=ALL, unsent=ALL, spooled=spooled), resume=0)
         column = self._column_of.get(session)
         if column is None:
-            return self._begin(session, first=first, upto=ALL if upto is None else upto, spooled=spooled)
+            return self._begin(session, first=first, upto=ALL if upto is None else upto, spooled=spooled, now=now)
         self._left.discard(session)
         self._ended.discard(session)
         self._receipts.change(column, spooled=spooled)
@@ -154,11 +161,11 @@ class Sessions:
             return int(self._receipts.come()[column])
         return self._idle[session].settled if session in self._idle else 0
 
-    def _begin(self, session: int, *, first: int, upto: int, spooled: bool) -> Joined:
+    def _begin(self, session: int, *, first: int, upto: int, spooled: bool, now: Instant) -> Joined:
         known = self._idle.pop(session, None)
         self._ended.discard(session)
         if known is None:
-            self._forget_earlier(session)
+            self._forget_earlier(session, now.utc_ns // 1_000_000_000 - EARLIER_S)
             self._make_room(session)
             if session in self._gone:
                 self._gone.remove(session)
@@ -229,10 +236,15 @@ class Sessions:
         for session, column in self._column_of.items():
             self._hold_back(session, column, spooled=self._receipts.is_spooled(column))
 
-    def _forget_earlier(self, session: int) -> None:
+    def _forget_earlier(self, session: int, too_old: int) -> None:
         """Forget what the same sender had before, as far as it is settled: a program that restarts begins another."""
-        for key in [key for key, idle in self._idle.items() if may_be_of_one_sender(key, session)]:
-            if not self._idle[key].is_in_doubt and key not in self._pinned:
+        earlier = [
+            (idle.seen_s, key)
+            for key, idle in self._idle.items()
+            if may_be_of_one_sender(key, session) and not idle.is_in_doubt and key not in self._pinned
+        ]
+        for number, (seen_s, key) in enumerate(sorted(earlier, reverse=True)):
+            if number >= EARLIER_MOST or seen_s < too_old:
                 self._forget(key)
 
     def _make_room(self, session: int) -> None:

@@ -8,7 +8,7 @@ alone, and is read back, oldest first, as the committer makes room.
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -31,6 +31,9 @@ RESUME_AT = 0.5
 """Backpressure ends when the memory in use has fallen to this part of its limit; at the limit it would flutter."""
 
 READ_AGAIN_S = 1.0
+
+WRITTEN_S = 1.0
+"""How long the end waits for a write of the journal's at least: it is overdue, and not given up."""
 
 
 class Backlog:
@@ -280,7 +283,8 @@ class Backlog:
         for amount in (back, self._in_memory):
             self._in_journal.change(amount.triggers, amount.readings, amount.blocks)
         self._memory.clear()
-        self.memory_bytes, self._in_memory, self._loaded = 0, Amount(), position
+        # What was let go of is in no count, though its segment may be there still.
+        self.memory_bytes, self._in_memory, self._loaded = 0, Amount(), max(position, self._released)
         self._loaded_state = state
         self._look()
         return back
@@ -311,11 +315,19 @@ class Backlog:
         self._look()
         self._spooled(max(0, state.synced + 1 - self._first - self._settled_here))
 
-    async def close(self, within_s: float) -> int:
+    @property
+    def is_held_here_alone(self) -> bool:
+        """Whether something that the database may lose is in this process, and not in the journal."""
+        return bool(self._held) and self._journal is not None and self._journal.unwritten <= self._held.newest
+
+    async def close(self, within_s: float, has: Callable[[int], Awaitable[bool]]) -> int:
         """Put what is not committed on the disk; what is held is left there for the next daemon to decide about.
 
         Where the disk does not take what is held, it is waited until the database cannot lose that any more, for
-        within_s at most: nobody but this process has it. Returns how many readings it could lose all the same.
+        within_s at most: nobody but this process has it. Returns how many readings it could lose all the same, or has
+        lost.
+
+        has: asks the database whether it has the blocks up to a number.
 
         Raises:
             OSError: the disk failed.
@@ -326,19 +338,22 @@ class Backlog:
         try:
             if self._journal is None:
                 return 0
-            left = await self._write_held(self._journal, within_s)
+            left = await self._write_held(self._journal, within_s, has)
             await self._journal.end()
             return left
         finally:
             if self._acknowledged is not None:
                 await self._acknowledged.end()
 
-    async def _write_held(self, journal: JournalKeeper, within_s: float) -> int:
-        if not self._held:
+    async def _write_held(self, journal: JournalKeeper, within_s: float, has: Callable[[int], Awaitable[bool]]) -> int:
+        if not self.is_held_here_alone:
             return 0
         held_s = self._held.left_s(self._clock.now().monotonic_ns / 1e9)
-        await journal.write_upto(self._held.newest, min(held_s, within_s))
-        return 0 if held_s <= within_s else self._held.readings_from(journal.unwritten)
+        await journal.write_upto(self._held.newest, min(max(held_s, WRITTEN_S), within_s))
+        # Time alone does not make it safe, see `_release`.
+        if self.is_held_here_alone and held_s <= within_s and await has(self._held.newest):
+            return 0
+        return self._held.readings_from(journal.unwritten)
 
     def _weigh(self, blocks: Sequence[ClosedBlock]) -> None:
         readings = sum(readings_in(block) for block in blocks)
@@ -382,10 +397,15 @@ class Backlog:
             self.problem = f"the journal cannot be read: {error}"
             asyncio.get_running_loop().call_later(READ_AGAIN_S, self._look)
             return
+        self.problem = journal.state.problem  # it can be read
         for number, block in found:
             self._remember(number, block, self._loaded_state.after([block]), None)
             self._in_journal.change(-block.triggers, -self._memory[-1].readings, -1)
-        if not found and self.problem is None:
+        if not found and self.problem is not None:
+            # What is not written yet may be whole still.
+            asyncio.get_running_loop().call_later(READ_AGAIN_S, self._look)
+            return
+        if not found:
             # All that was put before is written, and nothing of it could be read.
             self._loaded = max(self._loaded, upto)
         if self._loaded == self._last and self._in_journal.blocks:

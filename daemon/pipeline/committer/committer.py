@@ -13,6 +13,7 @@ import numpy as np
 
 from backends.base import BatchRejected, CommitsLost, OtherJournal, Store, StoreError, StoreUnavailable
 from backends.columns.filling import readings_in
+from backends.ending import end_tasks
 from daemon.core.monitoring.metrics import Latencies, Recent
 from daemon.core.outside import Clock
 from daemon.core.supervision.progress_watch import Part
@@ -47,6 +48,9 @@ are synced together, and the good ones wait for no more than that before they ar
 OTHER_JOURNAL_S = 10.0
 """Pause before a database is asked again that another daemon has written to as this logger."""
 
+HAS_WITHIN_S = 5.0
+"""How long the end waits for an answer of the database's about what nobody else has."""
+
 HOLD_TIMES = 5
 """What a server may lose is held for longer than its settings say: a busy machine lets its background writer wait."""
 
@@ -58,7 +62,8 @@ class Committer:
     this process.
     availability_changed: see `Attempts`. placed: see `Placer`.
     superseded: called when the database turns out to be at the position of a journal that this one does not follow.
-    lost: what the database acknowledged in this process, has lost since, and does not get again.
+    lost: what the database acknowledged in this process, has lost since, and does not get again. lost_before: told how
+    many readings of earlier processes it has lost so.
     journal: the id that numbers are of: the journal's, or this process's. formerly: ids that it had before; under these
     nothing is committed any more, and nothing above `formerly_upto` was.
     tail: see `CommittedGaps`; as it was at the start.
@@ -82,6 +87,7 @@ class Committer:
         availability_changed: Callable[[], None],
         superseded: Callable[[OtherJournal], None],
         placed: NotePlaced,
+        lost_before: Callable[[int], None],
         found: JournalPosition | None = None,
         journal: int = 0,
         formerly: Collection[int] = (),
@@ -119,6 +125,7 @@ class Committer:
         self._announcements = announcements
         self._settled = settled
         self._superseded = superseded
+        self._lose_before = lost_before
         self._dropped = dropped or DroppedPeriods()
         self._placer = Placer(
             group,
@@ -160,7 +167,12 @@ class Committer:
         return self.counts.readings if math.isinf(self.risk_ms) else self._recent.count(monotonic_ns)
 
     async def run(self) -> None:
-        """Commit until the backlog has ended and nothing is left of it."""
+        """Commit until the backlog has ended and nothing is left of it that the database lacks."""
+        await self._commit_all()
+        while not await self._has_all():
+            await self._commit_all()
+
+    async def _commit_all(self) -> None:
         while blocks := await self._backlog.take(min(self._most, self._max_batch)):
             before = self._most
             self._letters.begin()
@@ -183,6 +195,26 @@ class Committer:
                 await asyncio.sleep(OTHER_JOURNAL_S)
             if self._most >= before:
                 self._most = min(2 * self._most, self._max_batch)
+
+    async def _has_all(self) -> bool:
+        """Whether the database has still what this process alone could commit again; goes back where it has not."""
+        if not self._backlog.is_held_here_alone:
+            return True
+        found, at = await self._transactions.position(), self.account.acknowledged
+        is_behind = found.sequence < at.sequence if found.journal == at.journal else self._was_ours(found)
+        if is_behind or not found.sequence:
+            await self._try_to_go_back(found)
+            return False
+        return True
+
+    async def has(self, number: int) -> bool:
+        """Whether the store says at once that it has the blocks up to this number."""
+        asking = asyncio.create_task(self._transactions.held())
+        await asyncio.wait([asking], timeout=HAS_WITHIN_S)
+        if not asking.done():
+            await end_tasks(asking)
+            return False
+        return asking.exception() is None and asking.result() >= number
 
     def _was_ours(self, position: JournalPosition) -> bool:
         """Whether a position is one that an earlier process of this logger left, and this one has gone on from.
@@ -223,6 +255,8 @@ class Committer:
         self.counts.dead_readings -= max(0, mine.readings - here.readings)
         self.lost.change(gone.triggers, gone.readings, gone.blocks)
         before = max(0, was.readings - to.readings - here.readings - earlier.readings)
+        if before:
+            self._lose_before(before)
         self._announcements.commits_lost(self._durability, regained, gone.readings + before)
 
     async def _commit(self, blocks: list[Waiting]) -> None:

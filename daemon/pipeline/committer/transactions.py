@@ -9,7 +9,7 @@ from daemon.pipeline.committer.account import Account
 from daemon.pipeline.committer.attempts import Attempts
 from daemon.pipeline.dead_letters import Reason
 from daemon.pipeline.placer import Asked
-from schemas.batch import Batch, ClosedBlock, Durability, Stream
+from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.readings import Array, InstrumentGroup
 
 
@@ -59,11 +59,15 @@ class Transactions:
             return Reason.of(error)
         return None
 
+    async def position(self) -> JournalPosition:
+        """Where the store is; at the number 0 where it knows of none."""
+        position = await self._attempts.at_store(lambda: self._store.position(self._group.name))
+        return position or JournalPosition(sequence=0)
+
     async def held(self) -> int:
         """Up to which number the store has the blocks."""
-        position = await self._attempts.at_store(lambda: self._store.position(self._group.name))
-        is_ours = position is not None and position.journal == self._journal
-        return position.sequence if position is not None and is_ours else 0
+        position = await self.position()
+        return position.sequence if position.journal == self._journal else 0
 
     async def ask(self, query: Asked) -> Array:
         """What the store answers."""

@@ -9,6 +9,7 @@ from daemon.pipeline.gather import NOBODY, READ_MOST, Gather
 from daemon.web.keepalive import Watch
 from schemas.readings import InstrumentGroup
 from schemas.wire import (
+    GOODBYE,
     GREETING_MAX,
     Ack,
     Acknowledgement,
@@ -74,7 +75,8 @@ class Connection(asyncio.BufferedProtocol):
     opening: what sets up the transport, which takes a while with TLS. session: `schemas.sessions.session_key`, None
     without one. next_record: number of the next record, from 0 in the session; on a connection without one from where
     the intake's begin.
-    is_ended: the sender sends nothing more. is_goodbye: and everything was acknowledged to it before it said so.
+    is_ended: the sender sends nothing more. is_goodbye: it said that its session is over, and everything was
+    acknowledged to it before.
     """
 
     def __init__(self, listener: Listener, address: str) -> None:
@@ -128,8 +130,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:  # noqa: D102
         self.is_ended = True
-        self.is_goodbye = not self._carried and self._acknowledged[0] == self.next_record
-        if self._carried:
+        says_goodbye = bytes(self._carried) == GOODBYE
+        self.is_goodbye = says_goodbye and self._acknowledged[0] == self.next_record
+        if self._carried and not says_goodbye:
             self._listener.refuse("partial_record", self.address)
             self._carried = b""
         if self.column == NOBODY or self._is_tls:  # TLS ends both ways at once

@@ -65,6 +65,7 @@ class TcpSource:
             handshake_timeout_s=config.handshake_timeout_s,
         )
         self._deserted = asyncio.Event()
+        self._is_stopped = False
         self._columns: dict[str, dict[int, Connection]] = {name: {} for name in intakes}
         self._acknowledged: dict[str, Array] = {name: np.empty(0, np.int64) for name in intakes}
         self._again: dict[str, set[int]] = {name: set() for name in intakes}
@@ -87,6 +88,7 @@ class TcpSource:
 
     async def stop(self) -> None:
         """Accept nothing more, read nothing more."""
+        self._is_stopped = True
         self._listening.close()
         for connection in self._admission.connections():
             connection.stop()
@@ -260,6 +262,8 @@ class TcpSource:
         self._acknowledged[group] = np.empty(0, np.int64)
 
     def _full(self, group: str, is_full: bool) -> None:
+        if self._is_stopped:
+            return  # nothing more is read, whether there is room or not
         for connection in self._admission.connections():
             if connection.group == group:
                 connection.pause(paused=is_full)

@@ -11,7 +11,7 @@ from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import Assembly, Origin, Runs
 from daemon.pipeline.assembly.reading_set import ReadingSet
 from daemon.pipeline.assembly.receipts import Receipts
-from daemon.pipeline.assembly.sessions import ALL, MOST_SESSIONS, Sessions
+from daemon.pipeline.assembly.sessions import ALL, EARLIER_MOST, EARLIER_S, MOST_SESSIONS, Sessions
 from daemon.pipeline.durable_state import DurableState
 from schemas.batch import Aside, ClosedBlock
 from schemas.readings import Array, field_bits, words
@@ -205,25 +205,41 @@ def test_a_sender_that_comes_and_says_goodbye_without_end_fills_no_memory() -> N
     assert len(block.sessions) == 0
 
 
-def killed(assembly: Assembly, sender: str, number: int, tick: int) -> list[ClosedBlock]:
+def killed(assembly: Assembly, sender: str, number: int, trigger: int, apart_ns: int = 1) -> list[ClosedBlock]:
     """A sender's process from its start with a new session until it is killed, with all of it committed."""
+    tick = trigger * apart_ns
     column = join(assembly, session_key(sender, number), tick=tick).column
-    blocks = assembly.receive(epoch_7(whole(GROUP, tick + 1)), Origin.of(column, 0, 5), at(tick))
+    blocks = assembly.receive(epoch_7(whole(GROUP, trigger + 1)), Origin.of(column, 0, 5), at(tick))
     assembly.sessions.disconnect(column)
     assembly.receipts.committed(len(blocks))
     assembly.sessions.tidy(at(tick))
     return blocks
 
 
-def test_a_sender_that_is_killed_and_starts_again_without_end_leaves_one_session_behind() -> None:
+@pytest.mark.parametrize(
+    ("apart_ns", "left"), [(10**9, EARLIER_MOST), (EARLIER_S * 10**8, 10), (EARLIER_S * 10**9 + 10**9, 0)]
+)
+def test_a_sender_that_is_killed_and_starts_again_without_end_leaves_few_sessions_behind(
+    apart_ns: int, left: int
+) -> None:
+    """Not one alone: others of its name may be away, with readings acknowledged that they do not know of."""
     assembly, state = make(), DurableState()
     state = state.after(killed(assembly, "other", 0, 0))
-    for number in range(1, 2000):
-        state = state.after(killed(assembly, "crate", number, number))
-    assert {session_key("other", 0), session_key("crate", 1999)} == {*state.sessions["session"].tolist()} - {
-        session_key("crate", 1998)  # forgotten, which the next closed block says
+    for number in range(1, 500):
+        state = state.after(killed(assembly, "crate", number, number, apart_ns))
+    kept = {session_key("other", 0), *(session_key("crate", number) for number in range(499 - left, 500))}
+    assert kept == {*state.sessions["session"].tolist()} - {
+        session_key("crate", 498 - left)  # forgotten, which the next closed block says
     }
-    assert len(assembly.sessions) == 2
+    assert len(assembly.sessions) == len(kept)
+
+
+def test_a_sender_of_the_same_name_has_none_forgotten_that_is_away() -> None:
+    """Its last acknowledgement may not have reached it, and it sends everything again."""
+    assembly = make()
+    killed(assembly, "crate", 1, 0)
+    join(assembly, session_key("crate", 2), tick=1)
+    assert join(assembly, session_key("crate", 1), tick=2).resume == 5
 
 
 def test_senders_of_ever_other_names_leave_no_more_sessions_behind_than_are_remembered() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import resource
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,15 @@ from hypothesis import strategies as st
 
 from backends.columns.filling import readings_in
 from daemon.core.monitoring.events import Events
+from daemon.core.outside import Outside
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog import Backlog
+from daemon.pipeline.backlog import backlog as module
 from daemon.pipeline.durable_state import DurableState, States
 from daemon.pipeline.journal import Amount, Journal
+from schemas.batch import ClosedBlock
 from tests.daemon.pipeline.journal.test_journal import GROUP, at, block_of, flip, same, segments
-from tests.support.disks import REAL
+from tests.support.disks import REAL, FaultyDisk, faulty
 
 WITHIN_S = 20.0
 BLOCK_BYTES = max(block_of(number).nbytes for number in range(1, 20))
@@ -27,12 +31,14 @@ BLOCK_BYTES = max(block_of(number).nbytes for number in range(1, 20))
 class Opened:
     """A backlog with its journal, and what it called."""
 
-    def __init__(self, folder: Path | None, *, position: int = 0, memory: int, **limits: int) -> None:
+    def __init__(
+        self, folder: Path | None, *, position: int = 0, memory: int, outside: Outside = REAL, **limits: int
+    ) -> None:
         self.calls: list[bool] = []
         self.spooled: list[int] = []
         journal, recovered = None, Amount()
         if folder is not None:
-            journal = Journal(folder, GROUP, REAL, **{"max_bytes": 2**30, "segment_bytes": 2**16, **limits})
+            journal = Journal(folder, GROUP, outside, **{"max_bytes": 2**30, "segment_bytes": 2**16, **limits})
             recovered = journal.open(at(folder, position)).amount
         self.backlog = Backlog(
             journal,
@@ -72,12 +78,12 @@ class Opened:
 
 
 @asynccontextmanager
-async def opened(folder: Path | None, **settings: int) -> AsyncIterator[Opened]:
-    here = Opened(folder, **{"memory": 10 * BLOCK_BYTES, **settings})
+async def opened(folder: Path | None, *, outside: Outside = REAL, **settings: int) -> AsyncIterator[Opened]:
+    here = Opened(folder, outside=outside, **{"memory": 10 * BLOCK_BYTES, **settings})
     try:
         yield here
     finally:
-        await here.backlog.close(WITHIN_S)
+        await here.backlog.close(WITHIN_S, has_it)
 
 
 async def test_while_the_database_keeps_up_all_is_in_memory(tmp_path: Path) -> None:
@@ -331,6 +337,82 @@ async def test_what_a_full_disk_never_takes_is_committed_all_the_same(tmp_path: 
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+async def test_what_was_let_go_of_and_cannot_be_removed_does_not_come_again(tmp_path: Path) -> None:
+    """Nobody counts it any more: else as much of what comes then would be taken for read."""
+    disk = FaultyDisk()
+    async with opened(tmp_path, outside=faulty(disk), memory=2 * BLOCK_BYTES, segment_bytes=1) as here:
+        first = here.backlog._last + 1
+        disk.failing["remove"] = OSError(30, "Read-only file system")
+        for number in range(1, 8):
+            here.backlog.put([block_of(number)])
+            await here.until(lambda number=number: here.written >= first + number - 1)
+        await here.drained(4)  # and let go of
+        here.backlog.hold_for(60.0)
+        await here.drained(3)
+        assert here.backlog.rewind(first - 1, DurableState()).blocks == 3
+        for number in range(8, 21):
+            here.backlog.put([block_of(number)])
+            await here.until(lambda number=number: here.written >= first + number - 2)
+        assert await here.drained(16) == list(range(first + 4, first + 20))
+        assert here.backlog.waiting == here.backlog.lost == Amount()
+        disk.failing.clear()
+
+
+async def test_a_journal_that_could_not_be_read_once_has_no_problem_when_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "READ_AGAIN_S", 0.01)
+    async with opened(tmp_path, memory=BLOCK_BYTES) as here:
+        first = here.backlog._last + 1
+        journal = here.backlog._journal
+        assert journal is not None
+        read, tries = journal.read, 0
+
+        async def fails_once(after: int, most_bytes: int) -> list[tuple[int, ClosedBlock]]:
+            nonlocal tries
+            tries += 1
+            if tries == 1:
+                raise OSError(5, "input/output error")
+            return await read(after, most_bytes)
+
+        monkeypatch.setattr(journal, "read", fails_once)
+        here.backlog.sync_at_once(wanted=True)
+        here.backlog.put([block_of(number) for number in range(1, 9)])
+        await here.until(lambda: journal.state.synced == here.backlog.last)
+        taken = await here.drained(1)
+        await here.until(lambda: tries == 1 and here.backlog.problem is not None)
+        assert taken + await here.drained(8 - len(taken)) == list(range(first, first + 8))
+        assert here.backlog.problem is None
+
+
+async def test_what_cannot_be_read_is_not_looked_for_without_a_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the journal has a problem too, it is not certain that all is written."""
+    async with opened(tmp_path, memory=BLOCK_BYTES) as here:
+        journal = here.backlog._journal
+        assert journal is not None
+        reads = 0
+
+        async def nothing(after: int, most_bytes: int) -> list[tuple[int, ClosedBlock]]:
+            nonlocal reads
+            reads += 1
+            journal._state = replace(journal._state, problem="input/output error")
+            here.backlog.problem = journal._state.problem
+            return []
+
+        monkeypatch.setattr(journal, "read", nothing)
+        here.backlog.put([block_of(number) for number in range(1, 4)])
+        await here.drained(1)
+        await asyncio.sleep(0.2)
+        assert 1 <= reads <= 3
+
+
+async def has_it(number: int) -> bool:
+    """The database has what it is asked for."""
+    return True
+
+
 async def filled(here: Opened) -> int:
     """Put blocks until the journal is full, and commit all of them; how many readings are in no journal then."""
     put = 0
@@ -349,7 +431,7 @@ async def test_the_end_waits_until_what_the_database_may_lose_is_in_the_journal(
     here = Opened(tmp_path, memory=10 * BLOCK_BYTES, max_bytes=60_000, segment_bytes=8_192)
     here.backlog.hold_for(10 * WITHIN_S)
     assert await filled(here)
-    closing = asyncio.create_task(here.backlog.close(10 * WITHIN_S))
+    closing = asyncio.create_task(here.backlog.close(10 * WITHIN_S, has_it))
     await asyncio.sleep(0.1)
     assert not closing.done()
     here.backlog.change_limits(max_memory=10 * BLOCK_BYTES, max_journal=2**30, segment=8_192)
@@ -362,7 +444,7 @@ async def test_the_end_tells_what_the_database_may_lose_and_the_journal_never_ta
     here = Opened(tmp_path, memory=10 * BLOCK_BYTES, max_bytes=60_000, segment_bytes=8_192)
     here.backlog.hold_for(10 * WITHIN_S)
     unwritten = await filled(here)
-    assert await here.backlog.close(0.05) == unwritten
+    assert await here.backlog.close(0.05, has_it) == unwritten
 
 
 async def test_the_end_waits_no_longer_than_the_database_may_lose_something(tmp_path: Path) -> None:
@@ -370,4 +452,20 @@ async def test_the_end_waits_no_longer_than_the_database_may_lose_something(tmp_
     here.backlog.hold_for(0.2)
     assert await filled(here)
     async with asyncio.timeout(WITHIN_S):
-        assert await here.backlog.close(100 * WITHIN_S) == 0
+        assert await here.backlog.close(100 * WITHIN_S, has_it) == 0
+
+
+async def test_the_end_believes_no_time_that_the_database_has_something_still(tmp_path: Path) -> None:
+    """Its server may have crashed before the time was over, and nobody has asked it since."""
+    here = Opened(tmp_path, memory=10 * BLOCK_BYTES, max_bytes=60_000, segment_bytes=8_192)
+    here.backlog.hold_for(0.5)
+    unwritten = await filled(here)
+    asked = []
+
+    async def has(number: int) -> bool:
+        asked.append(number)
+        return False
+
+    await asyncio.sleep(0.5)
+    assert await here.backlog.close(100 * WITHIN_S, has) == unwritten
+    assert asked == [here.backlog.last]

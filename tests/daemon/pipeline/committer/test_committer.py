@@ -1,6 +1,7 @@
 """The committer: batching, retry, rejection, backlog."""
 
 import asyncio
+import copy
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from daemon.pipeline.assembly import Origin
 from daemon.pipeline.committer import FOLLOWS
 from daemon.pipeline.dead_letters import DeadLetters
 from daemon.pipeline.journal import Amount
+from daemon.pipeline.journal.errors import JournalFull
 from daemon.pipeline.pipeline import Pipeline
 from schemas.batch import Aside, Batch, JournalPosition, Stream
 from schemas.queries import Query, TriggersReadings
@@ -510,6 +512,58 @@ async def test_a_database_that_lost_everything_is_told_apart_from_one_without_a_
         assert await logger.store.position("bpm") == JournalPosition(sequence=3, triggers=1, readings=5)
         assert (pipeline.figures().lost.readings, pipeline.figures().committed.readings) == (10, 5)
         assert "10 readings are lost" in logger.events.newest()[0].text
+
+
+async def test_what_it_lost_of_earlier_processes_is_counted_too(tmp_path: Path) -> None:
+    """Put back under a running daemon to before its start: the figures say what the event says."""
+    store = MemoryStore({"bpm": GROUP})
+
+    async def put_each(pipeline: Pipeline, *triggers: int) -> None:
+        for trigger in triggers:
+            pipeline.receive(whole(GROUP, trigger))
+            await eventually(lambda: pipeline.waiting.blocks == 0)
+
+    async with journaling(store, GROUP, tmp_path) as pipeline:
+        await put_each(pipeline, 1)
+        backup = copy.deepcopy(store._groups)
+        await put_each(pipeline, 2, 3, 4)
+    async with journaling(store, GROUP, tmp_path) as pipeline:
+        await put_each(pipeline, 5)
+        store._groups = backup
+        await put_each(pipeline, 6)
+        figures = pipeline.figures()
+        assert (figures.lost.readings, dict(figures.lost_before)) == (5, {"database": 15})
+        assert any("20 readings are lost" in event.text for event in pipeline._announcements._events.newest())
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+async def test_the_end_sees_that_the_database_has_what_no_journal_has(tmp_path: Path, is_back: bool) -> None:
+    """It was put back before the end, by a crash that it may lose something in, while the journal took nothing."""
+    store = MemoryStore({"bpm": GROUP})
+    async with journaling(
+        store, GROUP, tmp_path, 10.0, committer={"retry_first_ms": 1.0, "retry_most_ms": 10.0}
+    ) as pipeline:
+        journal = pipeline._backlog._journal
+        assert journal is not None
+
+        def full(*_: object) -> None:
+            raise JournalFull("the disk is full")
+
+        journal._journal.append = full  # type: ignore[assignment]
+        backup = copy.deepcopy(store._groups)
+        pipeline.receive(whole(GROUP, 1))
+        await eventually(lambda: pipeline.waiting.blocks == 0)
+        store._groups = backup
+        await asyncio.sleep(0.1)  # longer than the database may lose it by its settings
+        if not is_back:
+            store.fail_with(StoreUnavailable("away"))
+        pipeline.end()
+        if is_back:
+            await eventually(lambda: store.commits == 2)
+    said = [event.text for event in pipeline._announcements._events.newest()]
+    assert any("5 readings were still in the journal, and are committed again" in text for text in said) == is_back
+    if not is_back:
+        assert any("5 readings that were committed last are not in the journal" in text for text in said)
 
 
 async def test_what_is_late_for_a_dead_letter_that_the_database_lost_too_follows_it(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from daemon.client.sender import Sender
 from daemon.pipeline.assembly import sessions as assembled_sessions
 from daemon.web import keepalive
-from schemas.wire import NUMBER_MAX, RECORD_NUMBER_MAX, parse_answer
+from schemas.wire import GOODBYE, NUMBER_MAX, RECORD_NUMBER_MAX, parse_answer
 from tests.daemon.sources.tcp.test_tcp import ANSWER_WITHIN_S, Client, listening
 from tests.support.pipelines import Logger, eventually, logging_to_memory
 from tests.support.readings import make_block, make_group, whole
@@ -208,10 +208,25 @@ async def test_a_goodbye_after_the_last_acknowledgement_ends_the_session() -> No
         await resumed(first)
         first.send(whole(GROUP, 1))
         assert await first.acknowledged(5) == 0
+        first.writer.write(GOODBYE)
         first.writer.write_eof()
         assert await first.ended() == b""
         await eventually(lambda: source.status().connections == 0)
+        assert source.status().refused == {}
         assert await resumed(await connect()) == 0
+
+
+async def test_the_end_of_a_connection_ends_no_session() -> None:
+    """A network that breaks ends it, too, and a sender that gives it up: the last acknowledgement may not be read."""
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (source, connect):
+        first = await connect()
+        await resumed(first)
+        first.send(whole(GROUP, 1))
+        assert await first.acknowledged(5) == 0
+        first.writer.write_eof()
+        assert await first.ended() == b""
+        await eventually(lambda: source.status().connections == 0)
+        assert await resumed(await connect()) == 5
 
 
 async def test_who_ends_before_the_last_acknowledgement_may_not_have_read_it() -> None:
@@ -220,6 +235,7 @@ async def test_who_ends_before_the_last_acknowledgement_may_not_have_read_it() -
         await resumed(first)
         logger.store.serving.clear()
         first.send(whole(GROUP, 1))
+        first.writer.write(GOODBYE)
         first.writer.write_eof()
         await eventually(lambda: source._admission._ended)
         logger.store.serving.set()
@@ -228,6 +244,19 @@ async def test_who_ends_before_the_last_acknowledgement_may_not_have_read_it() -
         second = await connect()
         assert await resumed(second) == 5
         assert await frame(second) == (5, 0)
+
+
+async def test_room_behind_the_stop_lets_nobody_send_on() -> None:
+    """What came then would be closed behind the end of the pipeline."""
+    async with logging_to_memory(GROUP) as logger, listening(logger) as (source, connect):
+        client = await connect()
+        await resumed(client)
+        source._full(GROUP.name, True)
+        await source.stop()
+        source._full(GROUP.name, False)
+        client.send(whole(GROUP, 1))
+        await asyncio.sleep(0.1)
+        assert source.status().received == 0
 
 
 async def test_part_of_a_record_is_no_goodbye() -> None:
