@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from daemon.pipeline.assembly.sessions import KEPT_S, MOST_SESSIONS
+from daemon.pipeline.assembly.sessions import EARLIER_MOST, EARLIER_S, KEPT_S, MOST_SESSIONS
 from schemas.wire import (
     NUMBER_MAX,
     RECORD_NUMBER_MAX,
@@ -218,7 +218,9 @@ def test_the_limits_shown_are_those_in_force() -> None:
     text = " ".join(PROTOCOL.split())
     assert f"more than {MOST_SESSIONS} in the group" in text
     assert f"none of {MOST_SESSIONS} sessions" in text
-    assert f"forgotten after {KEPT_S // 86_400} days" in text
+    assert f"when nobody has gone on with it for {KEPT_S // 86_400} days" in text
+    assert f"for an hour, or {EARLIER_MOST} others of the same sender's name came later" in text
+    assert EARLIER_S == 3600
     assert (NUMBER_MAX, RECORD_NUMBER_MAX) == (2**63 - 1, 2**48 - 1)
     assert "the session that this connection begins or resumes, 0 to 2^63 - 1 |" in text
     assert "that the sender still holds, 0 to 2^48 - 1 |" in text
