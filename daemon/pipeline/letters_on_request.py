@@ -1,6 +1,7 @@
 """What operators do with the dead letters of a group: these are retried, or discarded."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 
 from backends.base import Store, StoreError
@@ -83,6 +84,8 @@ class LettersOnRequest:
         return [bool(are_within(spans_of([period]), times).any()) for period in periods]
 
     async def end(self) -> None:
-        """End the retry that is under way."""
+        """End the retry that is under way, and note what is not noted yet."""
         if self._retry is not None:
             await end_tasks(self._retry)
+        with contextlib.suppress(OSError):  # it is found out at the next start, or another time
+            await self._dead_letters.note()

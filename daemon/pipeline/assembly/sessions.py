@@ -100,6 +100,7 @@ class Sessions:
         self._recovered = set(recovered["session"].tolist())
         self._told = set(self._recovered)  # what closed blocks have said so far is of these
         self._is_committed = self._is_durable = False
+        self._began_s: int | None = None  # when the first sender came
         self._idle = {int(row["session"]): _Idle(*row.item()[1:]) for row in recovered}
         self._is_uncertain = is_uncertain
         if is_uncertain:
@@ -139,6 +140,8 @@ class Sessions:
         Raises:
             ProtocolError: there are too many sessions.
         """
+        if self._began_s is None:
+            self._began_s = now.utc_ns // 1_000_000_000
         if session is None:
             return Joined(column=self._take_column(0, doubt=ALL, unsent=ALL, spooled=spooled), resume=0)
         column = self._column_of.get(session)
@@ -238,8 +241,9 @@ class Sessions:
 
     def _forget_earlier(self, session: int, too_old: int) -> None:
         """Forget what the same sender had before, as far as it is settled: a program that restarts begins another."""
+        # What an earlier process left may have waited for the database for long, and be acknowledged by this one.
         earlier = [
-            (idle.seen_s, key)
+            (max(idle.seen_s, self._began_s or 0) if key in self._recovered else idle.seen_s, key)
             for key, idle in self._idle.items()
             if may_be_of_one_sender(key, session) and not idle.is_in_doubt and key not in self._pinned
         ]

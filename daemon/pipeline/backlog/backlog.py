@@ -317,8 +317,9 @@ class Backlog:
 
     @property
     def is_held_here_alone(self) -> bool:
-        """Whether something that the database may lose is in this process, and not in the journal."""
-        return bool(self._held) and self._journal is not None and self._journal.unwritten <= self._held.newest
+        """Whether something that the database acknowledged, and may lose, is in this process and not in the journal."""
+        has_any = self._released < self._settled and self._journal is not None
+        return has_any and self._journal is not None and self._journal.unwritten <= self._settled
 
     async def close(self, within_s: float, has: Callable[[int], Awaitable[bool]]) -> int:
         """Put what is not committed on the disk; what is held is left there for the next daemon to decide about.
@@ -348,12 +349,14 @@ class Backlog:
     async def _write_held(self, journal: JournalKeeper, within_s: float, has: Callable[[int], Awaitable[bool]]) -> int:
         if not self.is_held_here_alone:
             return 0
-        held_s = self._held.left_s(self._clock.now().monotonic_ns / 1e9)
-        await journal.write_upto(self._held.newest, min(max(held_s, WRITTEN_S), within_s))
+        # What it has lost already waits again.
+        has_all = bool(self._held) and self._held.newest == self._settled
+        held_s = self._held.left_s(self._clock.now().monotonic_ns / 1e9) if has_all else math.inf
+        await journal.write_upto(self._settled, min(max(held_s, WRITTEN_S), within_s))
         # Time alone does not make it safe, see `_release`.
-        if self.is_held_here_alone and held_s <= within_s and await has(self._held.newest):
+        if self.is_held_here_alone and held_s <= within_s and await has(self._settled):
             return 0
-        return self._held.readings_from(journal.unwritten)
+        return journal.unwritten_readings(self._settled)
 
     def _weigh(self, blocks: Sequence[ClosedBlock]) -> None:
         readings = sum(readings_in(block) for block in blocks)

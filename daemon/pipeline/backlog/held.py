@@ -80,7 +80,3 @@ class HeldBlocks:
     def left_s(self, now_s: float) -> float:
         """For how long the database may still lose the newest of them; there has to be one."""
         return self._blocks[-1].since_s + self._hold_s - now_s
-
-    def readings_from(self, number: int) -> int:
-        """How many readings those have with this number or a higher one."""
-        return sum(each.readings for each in self._blocks if each.number >= number)

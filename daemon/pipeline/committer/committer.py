@@ -115,6 +115,7 @@ class Committer:
         self._writing = writing or asyncio.Lock()
         self._has_lost = False  # the database lost what it acknowledged to this process
         self._placed_in: dict[int, Placed] = {}  # by block, of those that may come again
+        self._dead_in: dict[int, Amount] = {}  # the same of what the store rejected
         self._clock = clock
         self._store = store
         self._group = group
@@ -244,15 +245,17 @@ class Committer:
             placed = self._placed_in.pop(number)
             self.counts.place(number, self._backlog.first_here, placed, -1)
             regained.change(placed.triggers, placed.readings, 0)
+        for number in [number for number in self._dead_in if number > to_number]:
+            dead = self._dead_in.pop(number)
+            self.counts.dead_triggers -= dead.triggers
+            self.counts.dead_readings -= dead.readings
+            regained.change(-dead.triggers, -dead.readings, 0)
         # Where the position alone was lost, what is not held is taken to be there: an operator removed a row.
         to = was.less(regained.triggers, regained.readings) if is_alone else found
         here = self.account.go_back(to)
         earlier = self._backlog.came_back.less(came_back)
         mine = regained.less(earlier)
         gone = Amount(triggers=max(0, here.triggers - mine.triggers), readings=max(0, here.readings - mine.readings))
-        # What comes again beyond what was lost are dead letters of its blocks, which are left out again.
-        self.counts.dead_triggers -= max(0, mine.triggers - here.triggers)
-        self.counts.dead_readings -= max(0, mine.readings - here.readings)
         self.lost.change(gone.triggers, gone.readings, gone.blocks)
         before = max(0, was.readings - to.readings - here.readings - earlier.readings)
         if before:
@@ -291,6 +294,9 @@ class Committer:
         if self._placed_in:
             held_from = self._backlog.held_from
             self._placed_in = {number: each for number, each in self._placed_in.items() if number >= held_from}
+        if self._dead_in:
+            held_from = self._backlog.held_from
+            self._dead_in = {number: each for number, each in self._dead_in.items() if number >= held_from}
         self._settled(mine)
 
     async def _commit_less(self, blocks: list[Waiting]) -> None:
@@ -359,8 +365,12 @@ class Committer:
             self._count(parts, blocks)
             self._measure([replace(part.waiting, block=part.block) for part in good])
         # All at the same moment, or the status would not add up in between.
-        self.counts.dead_triggers += sum(each.block.triggers for each in blocks) - sum(part.triggers for part in parts)
-        self.counts.dead_readings += sum(each.readings for each in blocks) - sum(map(readings_in, parts))
+        dead = {each.number: Amount(triggers=each.block.triggers, readings=each.readings) for each in blocks}
+        for part in good:
+            dead[part.waiting.number].change(-part.block.triggers, -readings_in(part.block), 0)
+        self.counts.dead_triggers += sum(each.triggers for each in dead.values())
+        self.counts.dead_readings += sum(each.readings for each in dead.values())
+        self._dead_in |= {number: each for number, each in dead.items() if each.triggers or each.readings}
         self._deal_with(blocks)
 
     def _believed(self, waiting: Waiting) -> Waiting:

@@ -311,6 +311,8 @@ class DeadLetters:
             numbered = [(self._numbered(letter, k, len(letters)), block) for k, (letter, block) in enumerate(letters)]
             for letter in await self._workers.call(self._writing.write, numbered):
                 self._index.remember(letter, pending=True)
+        with contextlib.suppress(OSError):  # tried again with the next ones, and at the end
+            await self._note_discarded()
 
     def _numbered(self, letter: Letter, part: int, parts: int) -> Letter:
         """The letter with the next serial: never one that was taken before, since a retry may be above that by now."""
@@ -396,6 +398,9 @@ class DeadLetters:
         if not self._retried.is_written:
             async with self._turn:
                 await self._workers.call(self._retried.write)
+        await self._note_discarded()
+
+    async def _note_discarded(self) -> None:
         if not self._marks.is_written(DISCARDED):
             async with self._turn:
                 await self._workers.call(self._marks.write, DISCARDED)

@@ -16,8 +16,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
+from backends.columns.filling import readings_in
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.fitting import count_fitting
 from daemon.pipeline.journal.acknowledged import Acknowledged
@@ -121,6 +123,11 @@ class JournalKeeper:
     def unwritten(self) -> int:
         """The number of the first block that is put and not yet written, or else of the next one."""
         return self._next
+
+    def unwritten_readings(self, upto: int) -> int:
+        """How many readings are in blocks with numbers up to this one that are not yet written."""
+        with self._lock:
+            return sum(readings_in(block) for block in islice(self._pending, max(0, upto + 1 - self._next)))
 
     @property
     def is_behind(self) -> bool:

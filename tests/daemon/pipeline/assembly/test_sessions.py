@@ -255,9 +255,17 @@ def test_a_new_session_of_a_sender_leaves_its_earlier_one_in_doubt() -> None:
     """Only the numbers of that one tell which of its readings came before."""
     known = [(session_key("crate", 1), 3, 5, 0), (session_key("crate", 2), 5, 5, 0)]
     assembly = make(np.array(known, SESSION))
-    join(assembly, session_key("crate", 3))
+    join(assembly, session_key("other", 1))
+    join(assembly, session_key("crate", 3), tick=(EARLIER_S + 1) * 10**9)
     assert join(assembly, session_key("crate", 1)).resume == 3
-    assert len(assembly.sessions) == 2
+    assert len(assembly.sessions) == 3
+
+
+def test_an_outage_and_a_restart_have_no_session_forgotten_that_was_acknowledged_since() -> None:
+    """When its trigger closed is long ago; that it is committed its sender may not know."""
+    assembly = make(np.array([(session_key("crate", 1), 5, 5, 0)], SESSION))
+    join(assembly, session_key("crate", 2))
+    assert join(assembly, session_key("crate", 1), tick=60 * 10**9).resume == 5
 
 
 def test_what_is_only_in_the_journal_is_not_committed_for_a_session_that_asks_for_more_than_before() -> None:

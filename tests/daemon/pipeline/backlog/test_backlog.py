@@ -455,6 +455,27 @@ async def test_the_end_waits_no_longer_than_the_database_may_lose_something(tmp_
         assert await here.backlog.close(100 * WITHIN_S, has_it) == 0
 
 
+async def test_the_end_tells_what_the_database_has_lost_and_did_not_take_again(tmp_path: Path) -> None:
+    """It was acknowledged, and waits again: its sender has it no more."""
+    here = Opened(tmp_path, memory=10 * BLOCK_BYTES, max_bytes=60_000, segment_bytes=8_192)
+    here.backlog.hold_for(10 * WITHIN_S)
+    unwritten = await filled(here)
+    here.backlog.rewind(here.backlog.held_from - 1, DurableState())
+    assert await here.backlog.close(0.05, has_it) == unwritten
+
+
+async def test_the_end_waits_for_the_journal_to_take_what_the_database_has_lost(tmp_path: Path) -> None:
+    here = Opened(tmp_path, memory=10 * BLOCK_BYTES, max_bytes=60_000, segment_bytes=8_192)
+    here.backlog.hold_for(0.5)
+    assert await filled(here)
+    here.backlog.rewind(here.backlog.held_from - 1, DurableState())
+    closing = asyncio.create_task(here.backlog.close(10 * WITHIN_S, has_it))
+    await asyncio.sleep(1.5)
+    assert not closing.done()
+    here.backlog.change_limits(max_memory=10 * BLOCK_BYTES, max_journal=2**30, segment=8_192)
+    assert await closing == 0
+
+
 async def test_the_end_believes_no_time_that_the_database_has_something_still(tmp_path: Path) -> None:
     """Its server may have crashed before the time was over, and nobody has asked it since."""
     here = Opened(tmp_path, memory=10 * BLOCK_BYTES, max_bytes=60_000, segment_bytes=8_192)

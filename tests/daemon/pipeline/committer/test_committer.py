@@ -536,6 +536,37 @@ async def test_what_it_lost_of_earlier_processes_is_counted_too(tmp_path: Path) 
         assert any("20 readings are lost" in event.text for event in pipeline._announcements._events.newest())
 
 
+@pytest.mark.parametrize("back_to", ["before what is held", "nothing but the position is gone"])
+async def test_dead_letters_among_what_is_held_are_neither_regained_nor_lost(tmp_path: Path, back_to: str) -> None:
+    """They were never committed: an asynchronous database that is put back has not lost them."""
+    store = Picky({"bpm": GROUP})
+
+    async def put_each(pipeline: Pipeline, *triggers: int) -> None:
+        for trigger in triggers:
+            pipeline.receive(whole(GROUP, trigger))
+            await eventually(lambda: pipeline.waiting.blocks == 0)
+
+    async with journaling(store, GROUP, tmp_path, 10.0) as pipeline:
+        pipeline._backlog.hold_for(0)
+        await put_each(pipeline, 1)
+        backup = copy.deepcopy(store._groups)
+        await put_each(pipeline, 2)
+        pipeline._backlog.hold_for(1000)
+        await put_each(pipeline, 3, 4)
+        assert pipeline._backlog.held_from <= pipeline._backlog.last - 1
+        if back_to == "before what is held":
+            store._groups = backup
+        else:
+            store._groups["bpm"].positions[Stream.JOURNAL] = JournalPosition(sequence=0)
+        await put_each(pipeline, 5)
+        figures = pipeline.figures()
+        here = len(await store.ask(TriggersReadings(group=GROUP, run=1, triggers=(1, 2, 4, 5))))
+        assert figures.committed.dead_readings == figures.dead_letters.readings
+        assert figures.lost.readings == 20 - here
+        assert figures.account_at_start.readings == 0
+        assert not figures.lost_before
+
+
 @pytest.mark.parametrize("is_back", [True, False])
 async def test_the_end_sees_that_the_database_has_what_no_journal_has(tmp_path: Path, is_back: bool) -> None:
     """It was put back before the end, by a crash that it may lose something in, while the journal took nothing."""
