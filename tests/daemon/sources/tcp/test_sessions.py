@@ -202,31 +202,26 @@ async def test_nothing_below_what_the_sender_holds_is_acknowledged_again() -> No
         assert await frame(second) == (11, 0)
 
 
-async def test_a_goodbye_after_the_last_acknowledgement_ends_the_session() -> None:
+@pytest.mark.parametrize(
+    ("last", "resume", "refused"),
+    [(GOODBYE, 0, {}), (b"", 5, {}), (b"begin", 5, {"partial_record": 1})],
+    ids=["goodbye", "nothing", "part of a record"],
+)
+async def test_a_goodbye_after_the_last_acknowledgement_ends_the_session_and_nothing_else(
+    last: bytes, resume: int, refused: dict[str, int]
+) -> None:
+    """A network that breaks ends a connection, too, and a sender that gives it up: it may not have read the last."""
     async with logging_to_memory(GROUP) as logger, listening(logger) as (source, connect):
         first = await connect()
         await resumed(first)
         first.send(whole(GROUP, 1))
         assert await first.acknowledged(5) == 0
-        first.writer.write(GOODBYE)
+        first.writer.write(last)
         first.writer.write_eof()
         assert await first.ended() == b""
         await eventually(lambda: source.status().connections == 0)
-        assert source.status().refused == {}
-        assert await resumed(await connect()) == 0
-
-
-async def test_the_end_of_a_connection_ends_no_session() -> None:
-    """A network that breaks ends it, too, and a sender that gives it up: the last acknowledgement may not be read."""
-    async with logging_to_memory(GROUP) as logger, listening(logger) as (source, connect):
-        first = await connect()
-        await resumed(first)
-        first.send(whole(GROUP, 1))
-        assert await first.acknowledged(5) == 0
-        first.writer.write_eof()
-        assert await first.ended() == b""
-        await eventually(lambda: source.status().connections == 0)
-        assert await resumed(await connect()) == 5
+        assert source.status().refused == refused
+        assert await resumed(await connect()) == resume
 
 
 async def test_who_ends_before_the_last_acknowledgement_may_not_have_read_it() -> None:
@@ -257,20 +252,6 @@ async def test_room_behind_the_stop_lets_nobody_send_on() -> None:
         client.send(whole(GROUP, 1))
         await asyncio.sleep(0.1)
         assert source.status().received == 0
-
-
-async def test_part_of_a_record_is_no_goodbye() -> None:
-    async with logging_to_memory(GROUP) as logger, listening(logger) as (source, connect):
-        first = await connect()
-        await resumed(first)
-        first.send(whole(GROUP, 1))
-        assert await first.acknowledged(5) == 0
-        first.writer.write(b"begin")
-        first.writer.write_eof()
-        assert await first.ended() == b""
-        await eventually(lambda: source.status().connections == 0)
-        assert source.status().refused == {"partial_record": 1}
-        assert await resumed(await connect()) == 5
 
 
 async def test_the_shipped_sender_loses_and_doubles_nothing_however_often_it_is_cut_off() -> None:
