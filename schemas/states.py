@@ -63,6 +63,7 @@ class AlarmCause(StrEnum):
     DEAD = "dead"  # the database rejected readings for good
     LOST = "lost"  # readings got lost on their way to the daemon
     SKIPPED = "skipped"  # trigger numbers never came
+    EPOCHS = "epochs"  # a group's epoch changes with each trigger
     ASIDE = "aside"  # readings are for no trigger that is known
     BACKPRESSURE = "backpressure"  # senders have to wait
     DURABILITY = "durability"  # the server keeps less than is asked of it

@@ -27,6 +27,7 @@ def alarms(status: Status, known: Known = frozenset()) -> list[Alarm]:
 LIMITS = (
     gaps.lost,
     gaps.skipped,
+    gaps.epochs,
     gaps.aside,
     limits.journal_filling,
     limits.disk_filling,

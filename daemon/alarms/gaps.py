@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from daemon.alarms.alarm import Alarm, Cause, Severity
 from daemon.alarms.limits import Known, eased, lasting
-from schemas.api.status import LATELY_S, GroupStatus, Status
+from schemas.api.status import BRIEF_RUNS_MOST, LATELY_S, GroupStatus, Status
 
 LATELY = f"in the last {lasting(LATELY_S)}"
 
@@ -72,6 +72,21 @@ def skipped(status: Status, known: Known) -> Iterator[Alarm]:
         )
 
 
+def epochs(status: Status, known: Known) -> Iterator[Alarm]:
+    """Yield an alarm of groups whose epoch changes with each trigger."""
+    groups = tuple(name for name, group in status.groups.items() if group.brief_runs >= BRIEF_RUNS_MOST)
+    if groups:
+        yield Alarm(
+            cause=Cause.EPOCHS,
+            severity=Severity.WARNING,
+            text=f"The epoch changes with each trigger, and each is a run of its own: {', '.join(groups)}",
+            fix="The epoch counts restarts of the timing system: let the senders keep it between two of these (a "
+            "timestamp is none), or send 0 and announce each restart with `triggerlog announce-run FILE`.",
+            extent=len(groups),
+            groups=groups,
+        )
+
+
 def aside(status: Status, known: Known) -> Iterator[Alarm]:
     """Readings were set aside, and nobody has dealt with them. A warning: they are kept."""
     counts = {name: group.dead_letters.aside for name, group in status.groups.items()}
@@ -85,7 +100,8 @@ def aside(status: Status, known: Known) -> Iterator[Alarm]:
             cause=Cause.ASIDE,
             severity=Severity.WARNING,
             text=f"{what}: {_named(over)}{why}",
-            fix="`triggerlog dead-letters list FILE` tells why: look at their trigger numbers, clocks and epochs. "
+            fix="`triggerlog dead-letters list FILE` tells why: look at their trigger numbers, clocks and epochs. If "
+            "the timing system was restarted and the run is still the old one, `triggerlog announce-run FILE`. "
             "`dead-letters export` writes them to a file, `discard` deletes them.",
             extent=sum(over.values()),
             groups=tuple(over),

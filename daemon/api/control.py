@@ -31,8 +31,8 @@ def control_routes(service: ApiService) -> APIRouter:
         """Announce that the timing system was restarted and counts its triggers anew.
 
         With its epoch the run begins at once, for readings of that epoch and for those without one. Without it a run
-        begins with the first reading whose number falls back: those on their way belong to the run before. An epoch
-        that is over in a group is refused for all.
+        begins with the next reading that has no epoch, whatever its number and time. Readings that complete a trigger
+        of the run before still belong to that. An epoch that is over in a group is refused for all.
         """
         if not service.pipelines:
             raise starting()

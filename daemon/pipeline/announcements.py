@@ -58,17 +58,22 @@ class Announcements:
             f"group {self._group}: trigger numbers start again; run {ended} ended, run {began} began",
         )
 
+    def epochs_change(self) -> None:
+        """Report that senders change the epoch with each trigger."""
+        self._events.warning_seldom(
+            f"epochs of {self._group}",
+            f"group {self._group}: the epoch changes with each trigger, and each is a run of its own; an epoch counts"
+            " restarts of the timing system: senders must keep it between two of these, or send 0",
+        )
+
     def run_announced(self, run: int | None, epoch: int) -> None:
-        """A restart of the timing system was announced through the API; without a run it begins later."""
+        """Report that a restart of the timing system was announced; without a run it begins later."""
         if run is not None:
             self._info(f"a restart was announced; run {run} has its epoch")
         elif epoch:
-            self._info(
-                "a restart was announced; too many epochs have begun within an hour, and the run of epoch"
-                f" {epoch} begins with its readings when it may"
-            )
+            self._info(f"a restart was announced; the database has triggers of the run of epoch {epoch} already")
         else:
-            self._info("a restart was announced; a new run begins with the first trigger number that falls back")
+            self._info("a restart was announced; a new run begins with the next reading")
 
     def remember(self, rows: Array) -> None:
         """These triggers are closed: ledger dtype, ascending."""

@@ -22,7 +22,7 @@ class PipelineFigures:
     dropped: readings that sources threw away, by reason. lost_before: readings proven lost, by how: on their way
     here, or by the database before the start.
     skipped_lately, lost_lately: trigger numbers skipped, and readings so lost, lately.
-    run, newest: the run under way, and its highest trigger closed.
+    run, newest: the run under way, and its highest trigger closed. brief_runs: those of one trigger up to it.
     open, assembling: triggers being put together, and their readings.
     assembled: counts of the assembly.
     recovered: what the journal held at the start and the database lacked.
@@ -47,6 +47,7 @@ class PipelineFigures:
     skipped_lately: Recent
     lost_lately: Mapping[str, Recent]
     run: int
+    brief_runs: int
     newest: int | None
     open: int
     assembling: int
@@ -140,6 +141,7 @@ def figures_of(
         skipped_lately=losses.skipped_lately(now),
         lost_lately=losses.lost_lately(now),
         run=assembly.run,
+        brief_runs=assembly.brief_runs,
         newest=assembly.newest,
         open=assembly.open,
         assembling=assembly.held,

@@ -25,6 +25,7 @@ from daemon.pipeline.letters_on_request import LettersOnRequest
 from daemon.pipeline.losses import Losses
 from daemon.pipeline.placing import to_place, without
 from daemon.pipeline.recovery import RecoveredGroup
+from schemas.api.status import BRIEF_RUNS_MOST
 from schemas.batch import ClosedBlock, Durability, Layout
 from schemas.config import Config
 from schemas.readings import Array, InstrumentGroup
@@ -176,6 +177,8 @@ class Pipeline:
         self._handle(self._assembly.receive(block, origin, self._now() if moment is None else moment))
         if self._assembly.run != run:
             self._announcements.run_restarted(run, self._assembly.run)
+            if self._assembly.brief_runs >= BRIEF_RUNS_MOST:
+                self._announcements.epochs_change()
         if self._on_settled and self._assembly.receipts.owes_refusals:
             self._report_settled()
 

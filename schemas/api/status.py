@@ -31,6 +31,9 @@ from schemas.states import (
 LATELY_S = 600.0
 """How long what was skipped or lost counts as recent, in s."""
 
+BRIEF_RUNS_MOST = 3
+"""So many runs of one trigger, one after the other, are an epoch that changes with each trigger."""
+
 
 class Health(Model):
     """Body of `GET /health`."""
@@ -166,6 +169,11 @@ class GroupStatus(Model):
     """One instrument group."""
 
     run: int
+    brief_runs: int = Field(
+        default=0,
+        description="runs of one trigger each that followed one another up to now; more than two: the epoch"
+        " changes with each trigger",
+    )
     instruments: int
     layout: Layout
     durability: Durability = Field(description="the durability asked for")

@@ -126,6 +126,11 @@ class Assembly:
         return self._runs.number
 
     @property
+    def brief_runs(self) -> int:
+        """How many runs of one trigger each followed one another up to now."""
+        return self._runs.brief
+
+    @property
     def open(self) -> int:
         """How many triggers are open."""
         return self._triggers.pool.open
@@ -266,15 +271,11 @@ class Assembly:
     def announce(self, epoch: int, now: Instant) -> tuple[int | None, list[ClosedBlock]]:
         """Take note that the timing system was restarted, and has this epoch now; 0 where nobody knows it.
 
-        What an epoch does not tell belongs to its run from now on. Without an epoch the first reading that falls back
-        shows that the restart has happened: those that are on their way belong to the run before.
+        What an epoch does not tell belongs to its run from now on, but for what fits an open trigger of the run before.
 
-        Returns the run's number, None where it begins later, and closed blocks.
+        Returns the run's number, None where it has one from its first reading on, and closed blocks.
         """
         out: list[ClosedBlock] = []
-        if not epoch:
-            self._routing.expect_restart(now)
-            return None, out
         run = self._routing.announce(epoch, now, out)
         self._end_step(now, out)
         return None if run is None else run.run, out
@@ -306,8 +307,8 @@ class Assembly:
         self.receipts.placed()
         before = len(out)
         self._triggers.close_complete(now, out)
-        run = self._triggers.take_closed_beside()
-        if run is not None and self._runs.leads(run):
-            self._routing.move_to(run, now, out)
+        leading = self._triggers.take_leading()
+        if leading is not None:
+            self._routing.move_to(leading, now, out)
         self._triggers.tell_counts(now, out, every=every)
         self._triggers.end_step(now, out, before)

@@ -67,10 +67,14 @@ class NotBegun:
             np.subtract.at(self._readings, block["instrument"], 1)
         return out
 
+    def due(self, until_ns: int) -> list[int]:
+        """Return the epochs of which anything came at `until_ns` (monotonic) or before."""
+        return [epoch for epoch, held in self._of.items() if held[0][2] <= until_ns]
+
     def release(self, until_ns: int) -> list[tuple[Array, Origin]]:
         """Let go of what came at `until_ns` (monotonic) or before."""
         out = []
-        for epoch in [epoch for epoch, held in self._of.items() if held[0][2] <= until_ns]:
+        for epoch in self.due(until_ns):
             for block, origin, came_ns in self.release_of(epoch):
                 if came_ns <= until_ns:
                     out.append((block, origin))

@@ -37,6 +37,11 @@ class OpenRun:
             strays=Strays(group.size, group.record),
         )
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has a trigger, open or closed."""
+        return self.progress.front is not None
+
     def recall(self, history: Array) -> None:
         """Go on from ledger rows, ascending, that an earlier process closed."""
         self.window.recall(history)
@@ -58,7 +63,7 @@ class OpenRun:
         """
         earlier = rows["time_ns"] < self.started_ns - ONE_MOMENT_NS
         if earlier.any():
-            earlier &= 2 * rows["arrived"] > self.progress.active()
+            earlier &= 2 * rows["arrived"] > np.count_nonzero(self.progress.active())
             self.started_ns = int(rows["time_ns"][earlier].min(initial=self.started_ns))
 
     def leave_unread(self) -> None:

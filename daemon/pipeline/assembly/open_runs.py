@@ -7,11 +7,16 @@ import numpy as np
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly.new_epochs import NewEpochs
 from daemon.pipeline.assembly.open_run import OpenRun
+from daemon.pipeline.assembly.progress import are_most
 from daemon.pipeline.assembly.runs import EPOCHS_MOST, Runs
 from schemas.readings import Array, InstrumentGroup
 
-RUNS_MOST = 4
-"""Runs in memory: late readings come for the one before, and a mad instrument may have one of its own."""
+RUNS_MOST = 8
+"""Runs with an epoch in memory: the current one, the one before, and some for instruments with epochs of their own."""
+
+
+ROWS_MOST = 64
+"""A forgotten run with so few triggers, as one of a mad instrument, goes on when most instruments send its epoch."""
 
 
 class OpenRuns:
@@ -29,8 +34,11 @@ class OpenRuns:
         self._runs = runs
         self._new = NewEpochs(group.size)
         self._epochs: dict[int, OpenRun] = {}  # the one heard longest ago first
+        self._rows: dict[int, Array] = {}  # ledger rows of forgotten runs, by epoch
+        self._home = np.zeros(group.size, np.int32)  # the run in which each instrument was heard last
         self._had = dict(epochs)  # the run of each epoch, the one heard longest ago first
         self._forgotten = 0  # the highest run that the group may have had with an epoch that nobody knew
+        self._brief = 0
         self.before: OpenRun | None = None
         self.current = OpenRun.of(group, window, run=0, epoch=0)
         if history is not None and len(history):
@@ -61,6 +69,11 @@ class OpenRuns:
         """The number of the current run."""
         return self.current.run or self._runs.current
 
+    @property
+    def brief(self) -> int:
+        """How many runs of one trigger each followed one another up to now: an epoch changes with each trigger."""
+        return self._brief if self.current.progress.closed <= 1 else 0
+
     def of_number(self, number: int) -> OpenRun | None:
         """The open run with this number, if it is one."""
         return self.current if self.current.run == number else next((run for run in self if run.run == number), None)
@@ -74,43 +87,77 @@ class OpenRuns:
 
     def is_over(self, epoch: int) -> bool:
         """Whether the group had this epoch, or may have had its run, and knows nothing of it any more but that."""
-        return epoch in self._had and epoch not in self._epochs
+        return epoch in self._had and epoch not in self._epochs and epoch not in self._rows
 
     def number_of(self, epoch: int) -> int:
         """The run that an epoch has in this group; 0 where it had none."""
         return self._had.get(epoch, 0)
 
+    def heard(self, run: OpenRun, instruments: Array) -> None:
+        """Note that these instruments are in a run now."""
+        if len(self._epochs) > 1:
+            self._home[instruments] = run.run
+
+    def active(self) -> Array:
+        """Return which instruments took part lately: in the run before, where the current one has no trigger yet.
+
+        bool, shape (instruments,).
+        """
+        run = self.before if self.before is not None and self.is_announced else self.current
+        return run.progress.active()
+
+    @property
+    def is_announced(self) -> bool:
+        """Whether the next reading begins the current run, since a restart was announced."""
+        return self.before is not None and not self.current.has_begun
+
     def leaving(self) -> OpenRun | None:
-        """The run that has to go before another epoch can begin."""
-        if len(self._epochs) < RUNS_MOST:
-            return None
-        return next(run for run in self._epochs.values() if run is not self.current and run is not self.before)
+        """Return the run that has to be forgotten before another epoch can begin: one with the fewest instruments."""
+        return self._least()[0] if len(self._epochs) >= RUNS_MOST else None
+
+    def _least(self) -> tuple[OpenRun, int]:
+        """Return the run that the fewest instruments are in, of those that may be forgotten, and how many these are."""
+        runs = [run for run in self._epochs.values() if run is not self.current and run is not self.before]
+        inside = [int(np.count_nonzero(self._home == run.run)) for run in runs]
+        least = min(inside)
+        return runs[inside.index(least)], least
 
     def leave(self, run: OpenRun) -> None:
         """Forget a run, of which nothing is open."""
         del self._epochs[run.epoch]
+        rows = run.window.rows()
+        if 0 < len(rows) <= ROWS_MOST and not run.progress.left:
+            self._rows[run.epoch] = rows
         self._had[run.epoch] = self._had.pop(run.epoch)
 
     def _forget_before(self) -> None:
         if self.before is not None and not self.before.epoch:
             self._forgotten = max(self._forgotten, self.before.run)
 
-    def number_for(self, epoch: int, instruments: Array, now: Instant) -> int | None:
-        """The run that an epoch is to have which the group does not know; None where it may have none.
+    def number_for(self, epoch: int, instruments: Array, heard: Array, now: Instant) -> int | None:
+        """Return the run for an epoch that the group does not know; None where it may have none.
 
-        That is where these instruments, of which readings of it are here, are not most of those that take part, and
-        too many have begun; or it may be one that is forgotten: the timing system counts up, as a rule. An earlier one
-        `is_over` whose run the group may have had without knowing the epoch: no trigger of that is opened twice.
+        An epoch that most active instruments sent always has one. Another has none where it may be one that is
+        forgotten: the timing system counts up, as a rule; and, but if it is of most that were heard lately, where too
+        many have begun or it would take the place of a run that instruments are in. An earlier one `is_over` whose run
+        the group may have had without knowing the epoch: no trigger of that is opened twice.
+
+        instruments: those of which readings of it are here. heard: which were heard lately, bool, shape (instruments,).
         """
-        within = self.current.epoch
-        is_of_most = 2 * len(instruments) > self.current.progress.active()
+        within = self.current.epoch or (self.before.epoch if self.before is not None else 0)
+        is_of_most = are_most(instruments, self.active())
+        if epoch in self._rows:
+            return self._had[epoch] if is_of_most or are_most(instruments, heard) else None
         if not is_of_most and len(self._had) >= EPOCHS_MOST and epoch < (within or min(self._had)):
+            return None
+        is_of_most |= are_most(instruments, heard)
+        if not is_of_most and len(self._epochs) >= RUNS_MOST and self._least()[1]:
             return None
         number = self._runs.known(epoch, self._had.values())
         if number is not None and epoch < within and number <= self._forgotten and self.of_number(number) is None:
             self._note(epoch, number)
             return None
-        if number is None and not self._new.take(instruments, now.monotonic_ns, is_of_most=is_of_most):
+        if number is None and not is_of_most and not self._new.take(instruments, now.monotonic_ns):
             return None
         self._runs.heard(within)
         self._runs.heard(epoch)
@@ -122,6 +169,9 @@ class OpenRuns:
         assert number not in {each.run for each in self if each is not run}, "of a number there is one run"
         if run is None:
             run = OpenRun.of(self._group, self._window, run=number, epoch=epoch)
+        rows = self._rows.pop(epoch, None)
+        if rows is not None:
+            run.recall(rows)
         self._note(epoch, number)
         run.epoch, run.run = epoch, number
         self._epochs[epoch] = run
@@ -130,31 +180,38 @@ class OpenRuns:
     def _note(self, epoch: int, number: int) -> None:
         self._had[epoch] = number
         if len(self._had) > EPOCHS_MOST:
-            del self._had[next(each for each in self._had if each != epoch and each not in self._epochs)]
+            gone = next(each for each in self._had if each != epoch and each not in self._epochs)
+            del self._had[gone]
+            self._rows.pop(gone, None)
 
     def restart(self) -> OpenRun:
-        """Begin a run of which nobody knows the epoch; return it."""
-        # Not one that the group has had: of another epoch, of which a lone instrument may have sent.
-        had = [*(run.run for run in self), *self._had.values()]
-        self.move_to(OpenRun.of(self._group, self._window, run=self._runs.after(max(had)), epoch=0))
+        """Move to a run of which nobody knows the epoch; return it. It has its number from its first trigger on."""
+        self.move_to(OpenRun.of(self._group, self._window, run=0, epoch=0))
         return self.current
 
     def move_to(self, run: OpenRun) -> None:
         """Make a run the current one; of the one before that is forgotten nothing may be open."""
         self._forget_before()
+        self._brief = self._brief + 1 if self.current.progress.closed == 1 else 0
         self.before, self.current = self.current, run
 
     def join(self, run: OpenRun) -> None:
         """See that a run has a number: its first trigger is there."""
-        if not run.run:
+        if run.run:
+            return
+        if self.before is None:
             run.run = self._runs.join()
+        else:  # not one that the group has had: of another epoch, of which a lone instrument may have sent
+            run.run = self._runs.after(max([*(each.run for each in self), *self._had.values()]))
 
     def leads(self, run: OpenRun) -> bool:
-        """Whether most of the instruments of the current run were heard in this one since."""
-        if run is self.current:
+        """Return whether most instruments of both were heard in this run later than in the current one.
+
+        The run before does not lead while the current one, which was announced, has not begun.
+        """
+        if run is self.current or (run is self.before and self.is_announced):
             return False
-        went_on = run.progress.heard_after(self.current.progress)
-        return 2 * int(np.count_nonzero(went_on)) > self.current.progress.active()
+        return are_most(run.progress.heard_after(self.current.progress), self.active())
 
 
 def _may_be(run: OpenRun | None, number: int) -> bool:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from daemon.pipeline.assembly.progress import ONE_MOMENT_NS
 from daemon.pipeline.assembly.window import first_of_each
 from schemas.readings import Array, InstrumentGroup, field_bits, words
 
@@ -85,6 +86,12 @@ class Pool:
         """Which readings are those that their slots have of their instruments, by the time: bool, shape (n,)."""
         return np.asarray(self._words[slots, block["instrument"], _TIME_WORD] == block["time_ns"])
 
+    def fit(self, slots: Array, block: Array) -> Array:
+        """Return which readings their slots have, or lack and have another within a moment of: bool, shape (n,)."""
+        apart = np.abs(self._words[slots, :, _TIME_WORD] - block["time_ns"][:, None])
+        is_near = ((apart < ONE_MOMENT_NS) & self.present[slots]).any(axis=1)
+        return np.asarray(is_near & (~self.present[slots, block["instrument"]] | self.is_same(slots, block)))
+
     def is_copy(self, slots: Array, block: Array) -> Array:
         """Which readings their slots have of their instruments, bit for bit but for padding: bool, shape (n,)."""
         differ = (self._words[slots, block["instrument"]] ^ words(block)) & self._bits
@@ -123,6 +130,11 @@ class Pool:
         """The slots of a run's open triggers: intp."""
         slots = self.taken()
         return np.asarray(slots[self.run[slots] == run])
+
+    def heard_since(self, run: int, monotonic_ns: int) -> Array:
+        """Return which instruments are in open triggers of a run that were opened since: bool, shape (instruments,)."""
+        slots = self.of_run(run)
+        return np.asarray(self.present[slots[self.opened[slots] >= monotonic_ns]].any(axis=0))
 
     def newest(self, run: int, most: int) -> tuple[Array, Array, Array]:
         """The `most` highest open triggers of a run: numbers, int64 (t,); times, presence (t, instruments)."""

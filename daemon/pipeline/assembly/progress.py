@@ -14,6 +14,17 @@ MOST_TRIGGER = 1 << 62
 """Trigger numbers lie in 0 .. MOST_TRIGGER - 1; what is beyond is garbage, and leaves room to calculate."""
 
 
+def are_most(instruments: Array, others: Array) -> bool:
+    """Return whether instruments are more than half of them and others together.
+
+    instruments: numbers, shape (n,), or bool, shape (instruments,), as others.
+    """
+    every = others.copy()
+    every[instruments] = True
+    count = np.count_nonzero(instruments) if instruments.dtype == bool else len(np.unique(instruments))
+    return 2 * int(count) > int(np.count_nonzero(every))
+
+
 class Progress:
     """The front of a run (the median of the instruments' newest triggers), and what does not fit it.
 
@@ -24,10 +35,13 @@ class Progress:
         self._half = half_window
         self._trigger = np.full(instruments, NEVER, np.int64)
         self._time_ns = np.full(instruments, NEVER, np.int64)
-        self._seen_ns = np.full(instruments, NEVER, np.int64)
+        self._heard_ns = np.full(instruments, NEVER, np.int64)
         self._newest: int = NEVER
         self._front: int | None = None
         self._low = 0
+        self.left = 0  # the database has what is below, or may have
+        self.closed = 0  # triggers, in this process
+        self.is_of_most = False  # whether most instruments of the group have been about the front
         self._moved_ns = NEVER
 
     @property
@@ -45,9 +59,15 @@ class Progress:
         """Go on with this trigger, at which most instruments were from this time on; of it none is closed yet."""
         self.front, self._moved_ns = trigger, time_ns
 
+    def move_back(self, trigger: int, time_ns: int) -> None:
+        """Go on with this trigger, whatever front few instruments had made; see `move`."""
+        self._low = self.left
+        self.move(trigger, time_ns)
+
     def leave(self, trigger: int) -> None:
-        """Let the window begin above this trigger at least."""
-        self._low = max(self._low, trigger + 1)
+        """Let the window begin above this trigger at least, for good."""
+        self.left = max(self.left, trigger + 1)
+        self._low = max(self._low, self.left)
 
     @property
     def newest(self) -> int | None:
@@ -71,6 +91,7 @@ class Progress:
         rows = last - present.argmax(axis=0)[seen]
         self._trigger[seen] = history["trigger"][rows]
         self._time_ns[seen] = times[rows]
+        self._note_most()
 
     def is_far(self, triggers: Array) -> Array:
         """Which trigger numbers lie outside the window: bool, shape (n,)."""
@@ -86,6 +107,13 @@ class Progress:
     def is_older(self, triggers: Array) -> Array:
         """Which trigger numbers lie before the window, or once did: bool, shape (n,)."""
         return np.asarray(triggers < self._low)
+
+    def is_gone(self, triggers: Array) -> Array:
+        """Return which trigger numbers lie before the window for good: bool, shape (n,).
+
+        Few instruments may have moved the window, and then nothing below it was forgotten but what is `left`.
+        """
+        return self.is_older(triggers) if self.is_of_most else np.asarray(triggers < self.left)
 
     def fell_back(self, block: Array, utc_ns: int) -> Array:
         """Which readings show that the numbers began again, unless others contradict them: bool, shape (n,).
@@ -122,19 +150,28 @@ class Progress:
             return np.ones(len(block), bool)
         return np.asarray(self._went_back(block) | self.is_far(block["trigger"]))
 
-    def advance(self, triggers: Array, times: Array, present: Array, monotonic_ns: int) -> None:
-        """Follow closed triggers, ascending: int64 (t,), times int64 (t, instruments), present bool of that shape."""
+    def advance(self, triggers: Array, times: Array, present: Array, opened_ns: Array) -> None:
+        """Follow closed triggers, ascending: int64 (t,), times int64 (t, instruments), present bool of that shape.
+
+        opened_ns: monotonic times at which they were opened, int64 (t,).
+        """
         rows = len(triggers) - 1 - np.argmax(present[::-1], axis=0)
         newest = triggers[rows]
         seen = present.any(axis=0)
         ahead = seen & (newest > self._trigger)
-        self._seen_ns[seen] = monotonic_ns
+        self._heard_ns[seen] = np.maximum(self._heard_ns, opened_ns[rows])[seen]
         self._trigger[ahead] = newest[ahead]
         self._time_ns[ahead] = times[rows[ahead], np.flatnonzero(ahead)]
         self._newest = max(self._newest, int(triggers[-1]))
+        self.closed += len(triggers)
         active = self._trigger[self._are_active()]
         if len(active):
             self.front = int(np.partition(active, len(active) // 2)[len(active) // 2])
+        if not self.is_of_most:
+            self._note_most()
+
+    def _note_most(self) -> None:
+        self.is_of_most = bool(2 * np.count_nonzero(self.active()) > len(self._trigger))
 
     def _are_active(self) -> Array:
         """Which instruments are about where the front is: bool, shape (instruments,).
@@ -144,16 +181,14 @@ class Progress:
         least = self._trigger.max() if self._front is None else self._front
         return np.asarray(self._trigger >= least - self._half)
 
-    def active(self) -> int:
-        """How many instruments took part in this run lately; all of them before its first trigger."""
-        if self._newest == NEVER:
-            return len(self._trigger)
-        return int(self._are_active().sum())
+    def active(self) -> Array:
+        """Return which instruments took part in this run lately: bool, (instruments,); all before its first trigger."""
+        return np.ones(len(self._trigger), bool) if self._newest == NEVER else self._are_active()
 
     def heard_after(self, other: "Progress") -> Array:
         """Which instruments were heard here later than there: bool, shape (instruments,)."""
-        return np.asarray(self._seen_ns > other._seen_ns)
+        return np.asarray(self._heard_ns > other._heard_ns)
 
     def heard_since(self, monotonic_ns: int) -> Array:
-        """Which instruments had a reading in a trigger that closed since then: bool, shape (instruments,)."""
-        return np.asarray(self._seen_ns >= monotonic_ns)
+        """Which instruments have a reading in a closed trigger that was opened since: bool, shape (instruments,)."""
+        return np.asarray(self._heard_ns >= monotonic_ns)

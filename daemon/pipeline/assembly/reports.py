@@ -43,6 +43,7 @@ class ReportAssembly(Outcomes):
     """
 
     run = 0
+    brief_runs = 0
     newest: int | None = None
     open = 0
     held = 0

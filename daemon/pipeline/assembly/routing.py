@@ -9,16 +9,13 @@ from daemon.pipeline.assembly.not_begun import NotBegun
 from daemon.pipeline.assembly.open_run import OpenRun
 from daemon.pipeline.assembly.open_runs import OpenRuns
 from daemon.pipeline.assembly.origin import Origin
-from daemon.pipeline.assembly.progress import ONE_MOMENT_NS
+from daemon.pipeline.assembly.progress import NEVER, ONE_MOMENT_NS
 from daemon.pipeline.assembly.screen import Screen
 from daemon.pipeline.assembly.strays import Move, Stray, Strays
 from daemon.pipeline.assembly.triggers import Triggers
 from schemas.batch import ClosedBlock
 from schemas.readings import Array, InstrumentGroup
 from schemas.states import AsideReason
-
-ARMED_NS = 600_000_000_000
-"""An announced restart is waited for so long."""
 
 
 class Routing:
@@ -41,19 +38,23 @@ class Routing:
         self._runs = runs
         self._triggers = triggers
         self._screen = screen
-        self._armed_until_ns = 0
 
     @property
     def all_strays(self) -> Iterable[Strays | NotBegun]:
         """All that holds readings back."""
         return [self.strays, self._not_begun, *(run.strays for run in self._runs)]
 
-    def expect_restart(self, now: Instant) -> None:
-        """The timing system was restarted, and nobody knows its epoch."""
-        self._armed_until_ns = now.monotonic_ns + ARMED_NS
-
     def announce(self, epoch: int, now: Instant, out: list[ClosedBlock]) -> OpenRun | None:
-        """Let the run of this epoch be the one under way, and return it; None where it begins later."""
+        """Let the run of this epoch be the current one, and return it; None where it begins later.
+
+        epoch: 0 where nobody knows it. Then the next reading without one that fits no open trigger of the run before
+            begins the run, whatever its number and time.
+        """
+        if not epoch:
+            if self._runs.current.has_begun:
+                self._close_before(now, out)
+                self._runs.restart()
+            return None
         run = self._run_of(epoch, self._every_instrument, now, out)
         if run is not None:
             self.move_to(run, now, out)
@@ -73,20 +74,30 @@ class Routing:
             return
         run = self._run_of(epoch, block["instrument"], now, out)
         if run is not None:
+            self._runs.heard(run, block["instrument"])
             self._receive_held(run, now, out)
             self._receive_in(run, block, origin, now, out)
         elif self._runs.is_over(epoch):
-            self._triggers.leave(block, origin, self._runs.number_of(epoch), now)
+            self._leave(epoch, block, origin, now)
         else:
             # Whether it is garbage, or the machine's, the other instruments tell.
             held = self._not_begun.hold(block, origin, now.monotonic_ns)
-            self._triggers.set_aside(block[~held], origin[~held], 0, AsideReason.EPOCH)
+            self._leave(epoch, block[~held], origin[~held], now)
             self._are_others_held |= bool(held.any())
+
+    def _leave(self, epoch: int, block: Array, origin: Origin, now: Instant) -> None:
+        """Leave readings of an epoch that is not open to the database, or set them aside where it never began."""
+        number = self._runs.number_of(epoch)
+        if number:
+            self._triggers.leave(block, origin, number, now)
+        else:
+            self._triggers.set_aside(block, origin, 0, AsideReason.EPOCH)
 
     def _receive_held(self, run: OpenRun, now: Instant, out: list[ClosedBlock]) -> None:
         """Take what came of the epoch of a run before it could begin."""
         held = [each[:2] for each in self._not_begun.release_of(run.epoch)]
         for block, origin in self._screen.still_wanted(held, now):
+            self._runs.heard(run, block["instrument"])
             self._receive_in(run, block, origin, now, out)
             self._are_others_held = True
 
@@ -96,23 +107,27 @@ class Routing:
         if not far.any():
             self._triggers.accept(run, block, origin, now, out)
             return
-        older = far & run.progress.is_older(block["trigger"])
+        # What is behind a front that few instruments made may be where the others are.
+        older = far & run.progress.is_gone(block["trigger"])
         self._triggers.leave(block[older], origin[older], run.run, now)
         # Those that are near go first: the others may move the run, and the window with it.
         self._triggers.accept(run, block[~far], origin[~far], now, out)
-        ahead = far & ~older
-        self._hold(run, block[ahead], origin[ahead], now, out)
+        far &= ~older
+        self._hold(run, block[far], origin[far], now, out)
 
-    def _run_of(self, epoch: int, instruments: Array, now: Instant, out: list[ClosedBlock]) -> OpenRun | None:
-        """The open run of an epoch, which may begin here; None of one that is over, or may have none.
+    def _run_of(
+        self, epoch: int, instruments: Array, now: Instant, out: list[ClosedBlock], *, expired: bool = False
+    ) -> OpenRun | None:
+        """Return the open run of an epoch, which may begin here; None of one that is over, or may have none.
 
-        instruments: those that sent readings of it just now.
+        instruments: those that sent readings of it just now. expired: whether the time is over of those before.
         """
         run = self._runs.of_epoch(epoch)
         if run is not None or self._runs.is_over(epoch):
             return run
         senders = np.union1d(instruments, self._not_begun.senders_of(epoch))
-        number = self._runs.number_for(epoch, senders, now)
+        heard = self._heard(self._runs.current, senders, now) if expired else self._runs.active()
+        number = self._runs.number_for(epoch, senders, heard, now)
         if number is None:
             return None
         leaving = self._runs.leaving()
@@ -127,6 +142,8 @@ class Routing:
         before = self._runs.before
         if before is not None:
             block, origin = self._accept_before(before, block, origin, now, out)
+            if not len(block):
+                return
         run = self._runs.current
         stray = run.progress.is_stray(block)
         if not stray.any():
@@ -143,10 +160,11 @@ class Routing:
         Such a reading was taken before this run began, and its timestamp is that of its trigger: an instrument with a
         slow clock must not end up in the wrong run. Nor must one that comes late, its clock a little behind those
         that voted for this run: of a number that both runs have reached, it lies nearer to where this one began. What
-        may have come before, and is in one of the two runs, goes there again, whatever was known of them then.
+        may have come before, and is in one of the two runs, goes there again, whatever was known of them then. So does
+        what fits an open trigger: a restart that was announced takes none apart.
         """
         current = self._runs.current
-        before = np.zeros(len(block), bool)
+        before = self._triggers.fit_open(run, block)
         old = np.flatnonzero(block["time_ns"] < current.started_ns)
         if len(old):
             apart = run.window.apart_from_all(block[old])
@@ -170,8 +188,9 @@ class Routing:
         strays = run.strays if block["epoch"][0] else self.strays
         held = strays.hold(block, origin, now.monotonic_ns)
         # Before the first trigger there is nothing to protect: better to begin early than to set aside for want of
-        # room.
-        at = self._follow(run, strays, now, out, expired=run.progress.front is None and not held.all())
+        # room. A restart that was announced needs no votes.
+        expired = not run.has_begun and (not held.all() or (run is self._runs.current and self._runs.is_announced))
+        at = self._follow(run, strays, now, out, expired=expired)
         if not held.all():
             self._triggers.accept_near(at or run, block[~held], origin[~held], now, out)
         self._wait_as_strays()
@@ -179,8 +198,12 @@ class Routing:
     def let_go(self, until_ns: int, now: Instant, out: list[ClosedBlock]) -> None:
         """Let go of the strays that came until then (monotonic): they move the run, or go where their numbers say."""
         self._let_go_unknown(until_ns, now, out)
+        for epoch in self._not_begun.due(until_ns):
+            begun = self._run_of(epoch, np.empty(0, np.uint32), now, out, expired=True)
+            if begun is not None:
+                self._receive_held(begun, now, out)
         for block, origin in self._screen.still_wanted(self._not_begun.release(until_ns), now):
-            self._triggers.set_aside(block, origin, 0, AsideReason.EPOCH)
+            self._leave(int(block["epoch"][0]), block, origin, now)
         for run in list(self._runs):
             self._let_go_of(run, until_ns, now, out)
         self._wait_as_strays()
@@ -203,27 +226,25 @@ class Routing:
         """Follow the machine where most instruments have gone; return the run they are in now if there was a move."""
         verdict = strays.judge(
             run.progress,
-            run.started_ns,
+            run.started_ns if strays is self.strays else NEVER,
             self._voters(run, strays, now, expired=expired),
             utc_ns=now.utc_ns,
             expired=expired,
-            armed=now.monotonic_ns < self._armed_until_ns,
         )
         if verdict is None:
             return None
         released = strays.release(now.monotonic_ns)
         if verdict.move is Move.RESTART:
-            self._armed_until_ns = 0
             released = self._keep_behind(run, verdict.started_ns, released, now, out)
             self._triggers.close(self._triggers.pool.of_run(run.run), now, out)
             self._triggers.tell_counts(now, out, every=True)
             self._close_before(now, out)
             run = self._runs.restart()
-        if verdict.move is Move.BEGIN:
-            self._runs.join(run)
-        if verdict.move is not Move.JUMP and strays is self.strays:
+        self._runs.join(run)
+        if verdict.move in (Move.BEGIN, Move.RESTART) and strays is self.strays:
             run.started_ns = verdict.started_ns
-        run.progress.move(verdict.front, verdict.started_ns)
+        move = run.progress.move_back if verdict.move is Move.BACK else run.progress.move
+        move(verdict.front, verdict.started_ns)
         for block, origin in self._screen.still_wanted(released, now):
             self._triggers.accept_near(run, block, origin, now, out)
         return run
@@ -239,14 +260,19 @@ class Routing:
             left.append((block[~behind], origin[~behind]))
         return left
 
-    def _voters(self, run: OpenRun, strays: Strays, now: Instant, *, expired: bool) -> int:
-        """How many instruments have a say in where the run is; more than half of them can move it."""
-        if not expired:
-            return run.progress.active()
-        # Time is over: the silent have no say any more, or a group with dead instruments would be stuck for ever.
-        heard = run.progress.heard_since(now.monotonic_ns - 2 * self.timeout_ns)
-        heard[strays.instruments()] = True
-        return int(heard.sum())
+    def _voters(self, run: OpenRun, strays: Strays, now: Instant, *, expired: bool) -> Array:
+        """Return which instruments have a say in where the run is, bool, (instruments,); more than half can move it."""
+        return self._heard(run, strays.instruments(), now) if expired else run.progress.active()
+
+    def _heard(self, run: OpenRun, senders: Array, now: Instant) -> Array:
+        """Return which instruments have a say when time is over: these, and those that were heard in a run lately.
+
+        bool, shape (instruments,). Else a group with dead instruments would be stuck for ever.
+        """
+        since_ns = now.monotonic_ns - 3 * self.timeout_ns
+        heard = run.progress.heard_since(since_ns) | self._triggers.pool.heard_since(run.run, since_ns)
+        heard[senders] = True
+        return np.asarray(heard)
 
     def _wait_as_strays(self) -> None:
         self._triggers.receipts.wait_as_strays([origin for strays in self.all_strays for origin in strays.origins()])

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from daemon.pipeline.assembly.origin import Origin
-from daemon.pipeline.assembly.progress import ONE_MOMENT_NS, Progress
+from daemon.pipeline.assembly.progress import ONE_MOMENT_NS, Progress, are_most
 from schemas.readings import Array, join
 
 Stray = tuple[Array, Origin]
@@ -29,6 +29,7 @@ class Move(Enum):
     BEGIN = auto()  # the first readings of all
     RESTART = auto()  # most instruments fell back
     JUMP = auto()  # most instruments went far ahead
+    BACK = auto()  # most instruments are behind the front that a few had made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,19 +98,17 @@ class Strays:
         self,
         progress: Progress,
         started_ns: int,
-        active: int,
+        active: Array,
         *,
         utc_ns: int,
         expired: bool,
-        armed: bool = False,
     ) -> Verdict | None:
         """Say what the strays mean, if that is clear by now.
 
         progress: how far the run is.
         started_ns: when the run began; a straggler of the run before is no reason to move.
-        active: instruments that took part lately; more than half of them have to agree.
+        active: which instruments took part lately, bool, shape (instruments,); more than half have to agree.
         utc_ns: now. expired: whether the oldest stray has been held for the assembly timeout.
-        armed: whether a restart was announced: the first instrument that falls back shows that it has happened.
         """
         if not self._blocks:
             return None
@@ -119,20 +118,17 @@ class Strays:
         if not len(held):
             return None
         if front is None:
-            enough = expired or 2 * _distinct(held) >= active
+            enough = expired or 2 * len(np.unique(held["instrument"])) >= np.count_nonzero(active)
             return _verdict(Move.BEGIN, held) if enough else None
         for move, part in (
             # Of a known epoch nothing falls back: what is behind its front is older.
             (Move.RESTART, held[progress.fell_back(held, utc_ns) & (held["trigger"] <= front) & (held["epoch"] == 0)]),
             (Move.JUMP, held[progress.is_ahead(held["trigger"])]),
+            (Move.BACK, held[progress.is_older(held["trigger"]) & (held["epoch"] != 0) & (not progress.is_of_most)]),
         ):
-            if 2 * _distinct(part) > active or (armed and move is Move.RESTART and len(part)):
+            if len(part) and are_most(part["instrument"], active):
                 return _verdict(move, part)
         return None
-
-
-def _distinct(block: Array) -> int:
-    return len(np.unique(block["instrument"]))
 
 
 def _verdict(move: Move, block: Array) -> Verdict:

@@ -52,7 +52,7 @@ class Triggers(Outcomes):
         self._runs = runs
         self._touched: list[Array] = []
         self._has_closed_early = False  # in this step, before its end
-        self._closed_beside: OpenRun | None = None  # a run that is not the current one, in which triggers closed
+        self._closed_of: list[int] = []  # numbers of other runs than the current one in which triggers closed
 
     def leave(self, block: Array, origin: Origin, run: int, now: Instant) -> None:
         """Leave readings of a run to the database, whose triggers nobody here remembers; run: 0 where it is unknown."""
@@ -77,9 +77,11 @@ class Triggers(Outcomes):
         """Accept readings that lie within the window, and set the others aside."""
         far = self.are_far(run, block)
         if far.any():
-            behind = far & run.progress.is_older(block["trigger"])
-            self.leave(block[behind], origin[behind], run.run, now)
-            self.set_aside(block[far & ~behind], origin[far & ~behind], 0, AsideReason.AHEAD)
+            gone = far & run.progress.is_gone(block["trigger"])
+            self.leave(block[gone], origin[gone], run.run, now)
+            ahead = far & ~run.progress.is_older(block["trigger"])
+            self.set_aside(block[ahead], origin[ahead], 0, AsideReason.AHEAD)
+            far = gone | ahead
         self.accept(run, block[~far], origin[~far], now, out)
 
     def accept(self, run: OpenRun, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
@@ -196,6 +198,14 @@ class Triggers(Outcomes):
         self.doubles = join([self.doubles, block[-DOUBLES_KEPT:]])[-DOUBLES_KEPT:]
         return np.asarray(double)
 
+    def fit_open(self, run: OpenRun, block: Array) -> Array:
+        """Return which readings an open trigger of the run has, or lacks and is of their time: bool, shape (n,)."""
+        slots = run.window.slots(block["trigger"])
+        fit: Array = slots >= 0
+        if fit.any():
+            fit[fit] = self.pool.fit(slots[fit], block[fit])
+        return fit
+
     def are_far(self, run: OpenRun, block: Array) -> Array:
         """Which readings are of triggers outside the window, and of none that is remembered: bool, shape (n,)."""
         far = run.progress.is_far(block["trigger"])
@@ -234,10 +244,12 @@ class Triggers(Outcomes):
             self._touched = []
         self.close(slots, now, out)
 
-    def take_closed_beside(self) -> OpenRun | None:
-        """A run that is not the current one, in which triggers closed since this was asked last."""
-        run, self._closed_beside = self._closed_beside, None
-        return run
+    def take_leading(self) -> OpenRun | None:
+        """Return a run that most instruments are in now, of those in which triggers closed since the last call."""
+        numbers, self._closed_of = self._closed_of, []
+        # Looked up now: since a trigger of it closed, a run may have been forgotten.
+        runs = (self._runs.of_number(number) for number in dict.fromkeys(numbers))
+        return next((run for run in runs if run is not None and self._runs.leads(run)), None)
 
     def end_step(self, now: Instant, out: list[ClosedBlock], before: int) -> None:
         """Every reading has its place, and all blocks of this step are closed; before: so many were so before that."""
@@ -262,31 +274,40 @@ class Triggers(Outcomes):
             return
         if len(slots) > 1:
             slots = slots[np.lexsort((self.pool.trigger[slots], self.pool.run[slots]))]
+        runs = self._runs_of(slots)
+        opened_ns = self.pool.opened[slots]
         self.receipts.close(slots)
         readings, present, ledger = close_slots(self.pool, slots, now)
-        if len(ledger):
-            self._note_closed(readings, present, ledger, now)
+        for run, mine in runs:
+            self._note_closed(run, readings[mine], present[mine], ledger[mine], opened_ns[mine])
+        self._count_closed(ledger)
         sessions = self.sessions.changed(self.pool.taken(), now)
         out.append(self.unplaced.closed_block(readings, present, ledger, sessions))
         self._has_closed_early = True
 
-    def _note_closed(self, readings: Array, present: Array, ledger: Array, now: Instant) -> None:
-        """Complete the ledger rows by what their runs know, which take note of them."""
-        numbers = ledger["run"]
-        is_one = numbers[0] == numbers[-1]
-        for number in numbers[:1].tolist() if is_one else np.unique(numbers).tolist():
-            run = self._runs.of_number(number)
-            assert run is not None  # it has open triggers
-            mine = slice(None) if is_one else slice(*np.searchsorted(numbers, [number, number + 1]))
-            rows = ledger[mine]
-            rows["epoch"] = run.epoch
-            rows["skipped"] = run.window.skipped(rows["trigger"])
-            self.counts.skipped += run.window.newly_skipped(rows["trigger"])
-            run.window.close(rows)
-            run.progress.advance(rows["trigger"], readings["time_ns"][mine], present[mine], now.monotonic_ns)
-            run.note_begin(rows)
-            if run is not self._runs.current:
-                self._closed_beside = run
+    def _runs_of(self, slots: Array) -> list[tuple[OpenRun, slice]]:
+        """Return the runs of open triggers, ordered by run, each with where it has its own."""
+        numbers = self.pool.run[slots]
+        starts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()] if len(numbers) else []
+        found = []
+        for start, end in zip(starts, [*starts[1:], len(numbers)], strict=False):
+            run = self._runs.of_number(int(numbers[start]))
+            assert run is not None, "a run with open triggers is in memory"
+            found.append((run, slice(start, end)))
+        return found
+
+    def _note_closed(self, run: OpenRun, readings: Array, present: Array, rows: Array, opened_ns: Array) -> None:
+        """Complete ledger rows of a run by what it knows, and let it take note of them."""
+        rows["epoch"] = run.epoch
+        rows["skipped"] = run.window.skipped(rows["trigger"])
+        self.counts.skipped += run.window.newly_skipped(rows["trigger"])
+        run.window.close(rows)
+        run.progress.advance(rows["trigger"], readings["time_ns"], present, opened_ns)
+        run.note_begin(rows)
+        if run is not self._runs.current:
+            self._closed_of.append(run.run)
+
+    def _count_closed(self, ledger: Array) -> None:
         missing = int((ledger["expected"] - ledger["arrived"]).sum())
         incomplete = int(np.count_nonzero(ledger["arrived"] < ledger["expected"])) if missing else 0
         self.counts.missing += missing

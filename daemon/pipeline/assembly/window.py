@@ -236,6 +236,14 @@ class Window:
         self._highest = int(triggers[-1])
         self._lowest = int(triggers[0]) if len(triggers) < self.size else None
 
+    def rows(self) -> Array:
+        """Return the ledger rows of all closed triggers, ascending: ledger dtype, shape (n,)."""
+        return np.asarray(self._ledger[self._closed_places()])
+
+    def _closed_places(self) -> Array:
+        places = np.flatnonzero((self._slot == CLOSED) & (self._trigger != NO_TRIGGER))
+        return np.asarray(places[np.argsort(self._trigger[places])])
+
     def forget(self, triggers: Array) -> None:
         """Know nothing of these closed triggers any more, but for what `take_placed` tells of those to be given out."""
         places = triggers & self._mask
@@ -274,8 +282,7 @@ class Window:
         Kept, since an instrument with a slow clock has it asked for with each block, of a run that seldom changes.
         """
         if self._closed is None:
-            places = np.flatnonzero((self._slot == CLOSED) & (self._trigger != NO_TRIGGER))
-            places = places[np.argsort(self._trigger[places])]
+            places = self._closed_places()
             numbers, times = self._trigger[places], self._ledger["time_ns"][places].astype(float)
             period = float(np.median(np.diff(times) / np.diff(numbers))) if len(places) > 1 else 0.0
             self._closed = numbers, times, period

@@ -254,6 +254,7 @@ class Reporter:
         p50, p99, most = pipeline.latencies.percentiles(moment, 50, 99, 100)
         return GroupStatus(
             run=figures.run,
+            brief_runs=figures.brief_runs,
             instruments=pipeline.group.size,
             layout=pipeline.layout,
             durability=pipeline.durability,

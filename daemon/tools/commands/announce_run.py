@@ -29,13 +29,12 @@ def announce_run(
 ) -> None:
     """Announce a restart of the timing system and its trigger numbers to every group.
 
-    With its epoch a new run begins at once; without it, with the first reading whose number falls back. This changes
-    the state of the daemon and needs the token of the API, which FILE names.
+    With its epoch a new run begins at once; without it, with the next reading that has no epoch, whatever its number
+    and time. This changes the state of the daemon and needs the token of the API, which FILE names.
     """
     found = reach(file, daemon=daemon, token_file=token_file, ca=ca)
     path = f"/api/v1/run?epoch={epoch}"
     runs: dict[str, int | None] = ask_daemon(found, "POST", path, patience_s=PATIENCE_S).json()
-    later = "too many epochs began within an hour, and its run begins with its readings when it may"
-    without = later if epoch else "a run begins with the first number that falls back"
+    without = "the database has its run already" if epoch else "a run begins with the next reading"
     for group, run in runs.items():
         typer.echo(f"{group}: run {run}" if run else f"{group}: {without}")

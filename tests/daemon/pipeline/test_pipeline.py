@@ -100,18 +100,28 @@ async def test_groups_that_notice_a_restart_one_after_the_other_share_its_run() 
         assert logger.pipelines["toroid"].announce_run(8) == 3
 
 
-async def test_an_announced_epoch_that_may_not_begin_yet_waits_for_its_readings_and_for_no_number() -> None:
+async def test_a_restart_that_is_announced_always_begins_a_run() -> None:
     async with logging_to_memory(GROUP) as logger:
-        runs = [logger.pipelines["bpm"].announce_run(epoch) for epoch in range(1, 200)]
-        assert runs[-1] is None
+        pipeline = logger.pipelines["bpm"]
+        pipeline.receive(whole(GROUP, 1))
+        assert [pipeline.announce_run(epoch) for epoch in range(1, 200)] == [*range(2, 201)]
+        pipeline.receive(whole(GROUP, 1))
+        assert pipeline.announce_run(0) is None
         assert logger.events.newest()[0].text == (
-            "group bpm: a restart was announced; too many epochs have begun within an hour, and the run of epoch 199"
-            " begins with its readings when it may"
+            "group bpm: a restart was announced; a new run begins with the next reading"
         )
-        assert logger.pipelines["bpm"].announce_run(0) is None
-        assert logger.events.newest()[0].text == (
-            "group bpm: a restart was announced; a new run begins with the first trigger number that falls back"
-        )
+        pipeline.receive(make_block(GROUP, [(1, 2)]))
+        assert pipeline.figures().run == 201
+
+
+async def test_an_epoch_that_changes_with_each_trigger_is_reported_at_once() -> None:
+    async with logging_to_memory(GROUP) as logger:
+        for epoch in range(1, 5):
+            block = whole(GROUP, 1)
+            block["epoch"] = epoch
+            logger.pipelines["bpm"].receive(block)
+        assert "the epoch changes with each trigger" in logger.events.newest()[0].text
+        assert logger.pipelines["bpm"].figures().brief_runs == 3
 
 
 async def test_nothing_is_refused_of_what_was_acknowledged_before_however_much_it_is(tmp_path: Path) -> None:

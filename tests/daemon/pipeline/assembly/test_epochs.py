@@ -1,13 +1,15 @@
 """Epochs: with them nobody has to guess which run a reading belongs to, whatever the clocks say."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from daemon.core.outside.clock import Instant
-from daemon.pipeline.assembly import EPOCHS_MOST, Assembly, Origin, Runs
-from daemon.pipeline.assembly.new_epochs import NEW_MOST, NEW_OF_ONE
+from daemon.pipeline.assembly import EPOCHS_MOST, RUNS_MOST, Assembly, Origin, Runs
+from daemon.pipeline.assembly.new_epochs import NEW_MOST
 from daemon.pipeline.assembly.not_begun import EPOCHS_OF_AN_INSTRUMENT
 from daemon.pipeline.assembly.progress import MOST_TRIGGER
 from daemon.pipeline.assembly.strays import HELD_OF_AN_INSTRUMENT
@@ -90,14 +92,15 @@ def test_an_instrument_with_garbage_for_epochs_opens_no_end_of_runs() -> None:
     assembly = make()
     assembly.receive(of(1, whole(GROUP, 1)), None, at(0))
     blocks = []
-    for epoch in range(1000, 1200):
+    for trigger, epoch in enumerate(range(1000, 1200), 2):
+        blocks += assembly.receive(of(1, whole(GROUP, trigger)), None, at(epoch))
         blocks += assembly.receive(of(epoch, make_block(GROUP, [(5, 0)])), None, at(epoch))
-    blocks += assembly.flush(at(10_000))
+    blocks += assembly.flush(at(1200))
     assert assembly.run == 1
     runs = {run for _, run, _, _ in closed(blocks)}
-    assert len(runs) == 63
+    assert len(runs) == 1 + NEW_MOST
     aside = [block.aside for block in blocks if block.aside is not None]
-    assert sum(len(part.readings) for part in aside) == 200 - 63
+    assert sum(len(part.readings) for part in aside) == 200 - NEW_MOST
     assert {int(reason) for part in aside for reason in part.reason} == {AsideReason.EPOCH}
 
 
@@ -262,7 +265,7 @@ def test_a_gap_that_was_divided_is_told_before_its_run_is_forgotten() -> None:
     blocks = assembly.receive(of(7, whole(GROUP, 1, 10, 20)), None, at(0))
     for trigger in (5, 15):
         blocks += assembly.receive(of(7, whole(GROUP, trigger)), None, at(1))
-    for epoch in (8, 9, 10, 11):
+    for epoch in range(8, 8 + RUNS_MOST):
         blocks += assembly.receive(of(epoch, whole(GROUP, 1)), None, at(3))
     assert skipped(blocks) == {5: 3, 10: 4, 15: 4, 20: 4}
 
@@ -343,14 +346,14 @@ def amid_garbage(instrument: int = 3) -> Assembly:
     for epoch in range(1000, 1100):
         assembly.receive(of(epoch, make_block(GROUP, [(4, instrument)])), None, at(1))
     assembly.flush(at(2))
-    assert assembly.counts.aside == {"epoch": 37}
+    assert assembly.counts.aside == {"epoch": 100 - NEW_MOST}
     return assembly
 
 
 def test_a_restart_begins_whatever_one_instrument_has_sent() -> None:
     assembly = amid_garbage()
     assert len(closed(assembly.receive(of(18, whole(GROUP, *range(100))), None, at(3)))) == 100
-    assert assembly.counts.aside == {"epoch": 37}
+    assert assembly.counts.aside == {"epoch": 100 - NEW_MOST}
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3, 4), (3, 4, 0, 2, 1)])
@@ -362,7 +365,7 @@ def test_a_restart_that_one_instrument_after_the_other_sends_loses_nothing(order
         blocks += assembly.receive(of(18, sent), None, at(3 + tick))
         assert bool(assembly._runs.number_of(18)) == (tick > 0 or instrument != 3)
     assert [each[2:] for each in closed(blocks)] == [(trigger, 5) for trigger in range(30)]
-    assert assembly.counts.aside == {"epoch": 37}
+    assert assembly.counts.aside == {"epoch": 100 - NEW_MOST}
 
 
 def test_a_restart_begins_in_every_group_whatever_an_instrument_of_one_has_sent() -> None:
@@ -388,11 +391,89 @@ def test_what_is_held_of_garbage_is_bounded_and_set_aside_after_the_timeout() ->
     assert HELD_OF_AN_INSTRUMENT <= assembly.held < HELD_OF_AN_INSTRUMENT + 64
 
 
-def test_a_sender_with_the_numbers_of_all_instruments_begins_no_end_of_runs() -> None:
-    assembly = make()
-    for epoch in range(1, 1000):
-        assembly.receive(of(epoch, whole(GROUP, 1)), None, at(epoch))
-    assert assembly._runs._runs.current <= NEW_MOST + NEW_OF_ONE * GROUP.size + NEW_MOST
+@pytest.mark.parametrize("is_split", [False, True])
+def test_an_epoch_that_most_instruments_send_always_begins(is_split: bool) -> None:
+    """A user takes a timestamp for the epoch; then the timing system is restarted."""
+    assembly, blocks = make(), []
+    for tick, epoch in enumerate([*range(1_700_000_000, 1_700_003_000), 18]):
+        block = of(epoch, whole(GROUP, 1))
+        for part in np.split(block, GROUP.size) if is_split else [block]:
+            blocks += assembly.receive(part, None, at(tick))
+        assert assembly.brief_runs == tick
+    assert [each[2:] for each in closed(blocks)] == [(1, 5)] * 3001
+    assert (assembly.counts.aside, assembly.held) == ({}, 0)
+    assembly.receive(of(18, whole(GROUP, 2)), None, at(3001))
+    assert assembly.brief_runs == 0
+
+
+def test_an_epoch_that_most_living_instruments_send_begins_after_the_timeout() -> None:
+    assembly = amid_garbage(0)
+    for epoch in range(2000, 2200):
+        assembly.receive(of(epoch, make_block(GROUP, [(4, 1)])), None, at(3))
+    assembly.close_due(at(4 + TIMEOUT))
+    tick = 10 * TIMEOUT
+    for trigger in range(5, 10):  # two are alive
+        assembly.receive(of(18, make_block(GROUP, [(trigger, 0), (trigger, 1)])), None, at(tick))
+    assert not assembly._runs.number_of(18)
+    blocks = assembly.close_due(at(tick + TIMEOUT)) + assembly.close_due(at(tick + 2 * TIMEOUT))
+    assert [each[2:] for each in closed(blocks) if each[0] == 18] == [(trigger, 2) for trigger in range(5, 10)]
+
+
+@pytest.mark.parametrize("odd", [1, 2, 3, 4, 5, 9])
+@pytest.mark.parametrize("is_one_write", [False, True])
+def test_odd_epochs_after_a_restart_take_no_place_of_the_new_one(odd: int, is_one_write: bool) -> None:
+    """While an instrument is missing, so that triggers are closed by the timeout."""
+    assembly, blocks = make(), []
+    for k in range(100):
+        epoch, trigger = (7, k + 1) if k < 50 else (8, k - 49)
+        blocks += assembly.receive(of(epoch, make_block(GROUP, [(trigger, i) for i in range(4)])), None, at(20 * k))
+        if k == 52:
+            garbage = make_block(GROUP, [(5, 4)] * odd)
+            garbage["epoch"] = range(101, 101 + odd)
+            for part in [garbage] if is_one_write else np.split(garbage, odd):
+                blocks += assembly.receive(part, None, at(20 * k + 5))
+        blocks += assembly.close_due(at(20 * k + 10))
+    blocks += assembly.flush(at(10 * TIMEOUT))
+    assert sorted(each for each in closed(blocks) if each[0] in (7, 8)) == [
+        (epoch, epoch - 6, trigger, 4) for epoch in (7, 8) for trigger in range(1, 51)
+    ]
+    assert assembly.counts.aside == {}
+
+
+def test_a_run_that_a_step_forgets_is_not_moved_to() -> None:
+    """Triggers of epoch 8 close in the step in which epoch 9 begins, which takes its place."""
+    assembly, blocks = make(), []
+
+    def receive(tick: int, epoch: int, trigger: int, instruments: Iterable[int]) -> None:
+        block = of(epoch, make_block(GROUP, [(trigger, i) for i in instruments]))
+        blocks.extend(assembly.receive(block, None, at(tick)))
+
+    receive(0, 7, 4, range(4))
+    receive(800, 8, 7, range(4))
+    for epoch in range(101, 101 + RUNS_MOST - 2):
+        receive(801, epoch, 5, [4])
+    receive(802, 9, 1, range(4))
+    receive(803, 0, 300, [4])
+    for tick in range(1000, 3000, 100):
+        blocks += assembly.close_due(at(tick))
+    assert sorted(each for each in closed(blocks) if each[0] in (7, 8, 9)) == [
+        (epoch, assembly._runs.number_of(epoch), trigger, 4) for epoch, trigger in ((7, 4), (8, 7), (9, 1))
+    ]
+    assert assembly.open == 0
+
+
+def test_a_forgotten_epoch_of_a_mad_instrument_begins_when_most_instruments_send_it() -> None:
+    """It sent the epoch before the timing system had it, and many others since."""
+    assembly, blocks = make(), []
+    blocks += assembly.receive(of(17, whole(GROUP, 1)), None, at(0))
+    for epoch in (18, *range(1000, 1000 + RUNS_MOST)):
+        blocks += assembly.receive(of(epoch, make_block(GROUP, [(10**9, 3)])), None, at(1))
+    blocks += assembly.close_due(at(2 * TIMEOUT))
+    for instrument in range(GROUP.size):
+        sent = make_block(GROUP, [(trigger, instrument) for trigger in range(1, 30)])
+        blocks += assembly.receive(of(18, sent), None, at(3 * TIMEOUT))
+    assert [each[2:] for each in closed(blocks) if each[0] == 18 and each[2] < 30] == [(n, 5) for n in range(1, 30)]
+    assert assembly.counts.aside == {}
 
 
 def test_what_waits_for_its_epoch_is_acknowledged_when_its_trigger_is_closed() -> None:
