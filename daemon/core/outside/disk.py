@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+from backends.files import replace_file
 from backends.folder_lock import FolderLock
 
 Buffer = bytes | memoryview
@@ -116,19 +117,7 @@ class SystemDisk:
 
     def replace(self, path: Path, data: bytes) -> None:
         """Make a file hold these bytes, by way of a file beside it, `NAME.partial`."""
-        partial = path.with_name(f"{path.name}.partial")
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
-        try:
-            try:
-                _write_all(descriptor, [data])
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            partial.replace(path)
-        except OSError:
-            partial.unlink(missing_ok=True)
-            raise
-        self.sync_folder(path.parent)
+        replace_file(path, data)
 
     def make_folder(self, folder: Path) -> None:
         """Make a folder, and its parents."""
