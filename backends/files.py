@@ -69,7 +69,7 @@ class Folder:
             return file.read(MOST_BYTES).decode(errors="replace")
 
     def replace(self, name: str, data: bytes, *, mode: int = 0o640) -> None:
-        """Make a file hold these bytes; when it returns that is durable, and before, the file is as it was.
+        """Make a file hold these bytes, all or, after an error, none; that is durable after `sync`.
 
         It is written as NAME.partial. A link that has one of the names is replaced, not followed.
         """
@@ -88,7 +88,6 @@ class Folder:
         except OSError:
             self.remove(partial)
             raise
-        self.sync()
 
     def remove(self, *names: str) -> None:
         """Remove files; those that are not there are fine."""
@@ -130,9 +129,10 @@ class Folder:
 
 
 def replace_file(path: Path, data: bytes, *, mode: int = 0o640) -> None:
-    """Make a file hold these bytes; see `Folder.replace`."""
+    """Make a file hold these bytes; when it returns that is durable. See `Folder.replace`."""
     with Folder(path.parent) as folder:
         folder.replace(path.name, data, mode=mode)
+        folder.sync()
 
 
 @contextlib.contextmanager
@@ -151,8 +151,7 @@ def whole_file(path: Path, *, is_optional: bool = False) -> Iterator[Path]:
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
-        with Folder(path.parent) as folder:
-            folder.sync()
+        sync_folder(path.parent)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
@@ -173,11 +172,16 @@ def whole_folder(path: Path) -> Iterator[Path]:
     try:
         yield partial
         partial.rename(path)
-        with Folder(path.parent) as parent:
-            parent.sync()
+        sync_folder(path.parent)
     except BaseException:
         _remove_tree(partial)
         raise
+
+
+def sync_folder(path: Path) -> None:
+    """Wait until the names in a folder are on the disk."""
+    with Folder(path) as folder:
+        folder.sync()
 
 
 def sync_tree(folder: Path) -> None:

@@ -18,7 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from backends.base import StoreError
-from backends.files import sync_tree, whole_folder
+from backends.files import sync_folder, sync_tree, whole_folder
 from backends.folder_lock import FolderLock
 
 log = logging.getLogger(__name__)
@@ -109,6 +109,7 @@ def reachable_data(data: Path, account: pwd.struct_passwd) -> Path:
     place = Path(tempfile.mkdtemp(dir=_elsewhere(account)))
     data.unlink(missing_ok=True)  # a link to a folder that is gone
     data.symlink_to(place)
+    sync_folder(data.parent)
     log.warning(
         "the account %s cannot pass %s: the data is in %s, linked from %s", account.pw_name, closed, place, data
     )
@@ -146,6 +147,7 @@ def _elsewhere(account: pwd.struct_passwd) -> Path:
         with contextlib.suppress(FileExistsError):
             ELSEWHERE.mkdir()
             ELSEWHERE.chmod(0o711)
+            sync_folder(ELSEWHERE.parent)
         found = ELSEWHERE.lstat()
     except OSError as error:
         problem = f"cannot be made ({error.strerror})"

@@ -251,12 +251,12 @@ class _Server:
             _include(folder)
 
     def _sockets(self) -> Path:
-        if len(os.fsencode(self._data / SOCKET)) <= LONGEST_SOCKET:
+        if _takes_a_socket(self._data):
             return self._data
-        if len(os.fsencode(Path(tempfile.gettempdir()) / f"{SOCKETS_PREFIX}12345678" / SOCKET)) > LONGEST_SOCKET:
+        if not _takes_a_socket(Path(tempfile.gettempdir()) / f"{SOCKETS_PREFIX}12345678"):
             raise StoreError(
-                f"{self._data} and {tempfile.gettempdir()} have too long names for a socket in them;"
-                " set another `state_dir`, or a shorter TMPDIR"
+                f"no socket can be in {self._data}, nor in {tempfile.gettempdir()}: their names are too long, or have a"
+                " comma; set another `state_dir`, or another TMPDIR"
             )
         path = Path(tempfile.mkdtemp(prefix=SOCKETS_PREFIX))
         if self._account is not None:
@@ -265,32 +265,29 @@ class _Server:
         return path
 
     def _run(self, command: str, *arguments: str) -> None:
-        try:
-            self._run_as_account(command, *arguments)
-        except OSError as error:
-            name = self._account.pw_name if self._account else "this user"
-            raise StoreError(
-                f"the embedded PostgreSQL cannot be run by {name}: {error.strerror}: {self._bin / command};"
-                " make its folder readable, or set `dsn` in [database]"
-            ) from None
-
-    def _run_as_account(self, command: str, *arguments: str) -> None:
         account = self._account
         # Into files, not pipes: the server inherits what pg_ctl has open, and a pipe would never end.
         with tempfile.TemporaryFile() as output:
-            result = subprocess.run(  # noqa: S603 - the wheel's binary, our own arguments
-                [str(self._bin / command), *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd="/",
-                user=account.pw_uid if account else None,
-                group=account.pw_gid if account else None,
-                extra_groups=[] if account else None,
-                # The server, which pg_ctl starts, would keep it.
-                pass_fds=() if command == "pg_ctl" else (self._lock.fileno(),),
-                check=False,
-            )
+            try:
+                result = subprocess.run(  # noqa: S603 - the wheel's binary, our own arguments
+                    [str(self._bin / command), *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd="/",
+                    user=account.pw_uid if account else None,
+                    group=account.pw_gid if account else None,
+                    extra_groups=[] if account else None,
+                    # The server, which pg_ctl starts, would keep it.
+                    pass_fds=() if command == "pg_ctl" else (self._lock.fileno(),),
+                    check=False,
+                )
+            except OSError as error:
+                name = account.pw_name if account else "this user"
+                raise StoreError(
+                    f"the embedded PostgreSQL cannot be run by {name}: {error.strerror}: {self._bin / command};"
+                    " make its folder readable, or set `dsn` in [database]"
+                ) from None
             if result.returncode:
                 output.seek(0)
                 text = output.read().decode(errors="replace")
@@ -328,6 +325,7 @@ def _as_store_errors() -> Iterator[None]:
 def _include(folder: Folder) -> None:
     settings = folder.read("postgresql.conf") or ""
     folder.replace("postgresql.conf", f"{settings.rstrip()}\n\n{INCLUDE}".encode(), mode=0o600)
+    folder.sync()
 
 
 def _unfinished(data: Path, reason: str) -> StoreError:
@@ -338,9 +336,14 @@ def _unfinished(data: Path, reason: str) -> StoreError:
     )
 
 
+def _takes_a_socket(folder: Path) -> bool:
+    # A comma would begin another host in a DSN.
+    return len(os.fsencode(folder / SOCKET)) <= LONGEST_SOCKET and "," not in str(folder)
+
+
 def _address(sockets: Path) -> str:
     """The options, for a shell, by which the server listens there alone, whatever its files say."""
-    quoted = str(sockets).replace('"', '""')  # a comma would begin another folder
+    quoted = str(sockets).replace('"', '""')
     settings = ("listen_addresses=", f'unix_socket_directories="{quoted}"', "unix_socket_permissions=0700", "port=5432")
     return shlex.join(word for setting in settings for word in ("-c", setting))
 

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from backends.files import replace_file
+from backends.files import Folder, sync_folder
 from backends.folder_lock import FolderLock
 
 Buffer = bytes | memoryview
@@ -117,7 +117,9 @@ class SystemDisk:
 
     def replace(self, path: Path, data: bytes) -> None:
         """Make a file hold these bytes, by way of a file beside it, `NAME.partial`."""
-        replace_file(path, data)
+        with Folder(path.parent) as parent:
+            parent.replace(path.name, data)
+        self.sync_folder(path.parent)
 
     def make_folder(self, folder: Path) -> None:
         """Make a folder, and its parents."""
@@ -128,11 +130,7 @@ class SystemDisk:
 
     def sync_folder(self, folder: Path) -> None:
         """Wait until the names in a folder are on the disk."""
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(folder)
 
     def free(self, folder: Path) -> int:
         """Bytes that are free for who is not root."""

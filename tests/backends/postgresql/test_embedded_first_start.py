@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -190,6 +191,17 @@ async def test_settings_of_the_files_and_the_environment_open_no_door(
     with (state_dir / "postgresql" / "postgresql.conf").open("a") as settings:
         settings.write("listen_addresses = '*'\nunix_socket_directories = '/tmp'\nunix_socket_permissions = 0777\n")
     await assert_whole(await started(server), server, state_dir)
+
+
+def test_no_place_for_a_socket_is_refused_with_the_fix(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = state_dir.parent / ("long" * 30)
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    server = EmbeddedPostgresql(state_dir / "a,comma")
+    with pytest.raises(StoreError, match=r"no socket can be in .* set another `state_dir`, or another TMPDIR"):
+        asyncio.run(started(server))
+    asyncio.run(server.stop())
+    assert list(temporary.iterdir()) == []
 
 
 async def test_two_first_starts_at_once_make_one_server(state_dir: Path, server: EmbeddedPostgresql) -> None:
