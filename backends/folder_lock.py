@@ -20,10 +20,10 @@ class FolderLock:
 
         Raises:
             FolderInUse: another process holds it, and there is no waiting.
-            OSError: the file cannot be made.
+            OSError: the file cannot be made, or is a link.
         """
         self._path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             self._lock(fcntl.LOCK_SH if shared else fcntl.LOCK_EX, wait=wait)
         except BaseException:
@@ -33,6 +33,10 @@ class FolderLock:
     def become_only(self) -> None:
         """Hold alone what was shared; raises FolderInUse while others hold it, too."""
         self._lock(fcntl.LOCK_EX, wait=False)
+
+    def fileno(self) -> int:
+        """Return its descriptor: a child that inherits it keeps the lock for as long as it lives."""
+        return self._descriptor
 
     def release(self) -> None:
         """Let others have it."""

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from backends.base import StoreError
+from backends.files import sync_tree, whole_folder
 from backends.throwaway import ServerNotInstalled
 from backends.throwaway.base import ServerProcess
 
@@ -50,23 +51,22 @@ class ThrowawayMariadb(ServerProcess):
         return self._folder / "data"
 
     def _prepare(self) -> None:
-        if (self._data / "mysql").is_dir():
+        if self._data.is_dir():
             return
         self._folder.mkdir(parents=True, exist_ok=True)
         install = _program("mariadb-install-db", "mysql_install_db")
         options = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]
-        places = [f"--datadir={self._data}", self._temporary]
-        result = subprocess.run(  # noqa: S603 - the server's own program, our own arguments
-            [install, "--no-defaults", *places, *options, *_as_root()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            check=False,
-        )
-        if result.returncode:
-            # A half-made data folder would be taken for a whole one the next time.
-            shutil.rmtree(self._data, ignore_errors=True)
-            raise StoreError(f"MariaDB cannot be set up in {self._data}: {_last(result.stdout)}")
+        with whole_folder(self._data) as partial:
+            result = subprocess.run(  # noqa: S603 - the server's own program, our own arguments
+                [install, "--no-defaults", f"--datadir={partial}", self._temporary, *options, *_as_root()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+            if result.returncode:
+                raise StoreError(f"MariaDB cannot be set up in {self._data}: {_last(result.stdout)}")
+            sync_tree(partial)
 
     @property
     def _temporary(self) -> str:

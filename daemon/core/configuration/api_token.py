@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
+from backends.files import replace_file
 from daemon.core.configuration.loading import LoadedConfig
 from daemon.core.outcome import CommandFailed, fix_of, reason_of
 from daemon.web.secrets import from_either
@@ -77,10 +78,6 @@ def _may_be_sent(token: str) -> bool:
 def _make(path: Path) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     token = secrets.token_urlsafe(32)
-    new = path.with_name(f"{FILE}.new")
-    new.unlink(missing_ok=True)
     # Nobody else may read it, not even for the moment before a chmod; and half a token is never seen.
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(f"{token}\n")
-    new.rename(path)
+    replace_file(path, f"{token}\n".encode(), mode=0o600)
     return token

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+from backends.files import Folder, sync_folder
 from backends.folder_lock import FolderLock
 
 Buffer = bytes | memoryview
@@ -116,18 +117,8 @@ class SystemDisk:
 
     def replace(self, path: Path, data: bytes) -> None:
         """Make a file hold these bytes, by way of a file beside it, `NAME.partial`."""
-        partial = path.with_name(f"{path.name}.partial")
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
-        try:
-            try:
-                _write_all(descriptor, [data])
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            partial.replace(path)
-        except OSError:
-            partial.unlink(missing_ok=True)
-            raise
+        with Folder(path.parent) as parent:
+            parent.replace(path.name, data)
         self.sync_folder(path.parent)
 
     def make_folder(self, folder: Path) -> None:
@@ -139,11 +130,7 @@ class SystemDisk:
 
     def sync_folder(self, folder: Path) -> None:
         """Wait until the names in a folder are on the disk."""
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_folder(folder)
 
     def free(self, folder: Path) -> int:
         """Bytes that are free for who is not root."""

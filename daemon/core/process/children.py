@@ -9,7 +9,7 @@ import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Child:
             fork and exec in a process with threads, as a daemon is; and it sees its input end.
         """
         parent = os.getpid()
-        with log.open("wb") as output:
+        with _new(log) as output:
             # A session of its own: Ctrl-C reaches this process alone, which then stops the others in order.
             if piped:
                 process = await asyncio.create_subprocess_exec(
@@ -135,6 +135,11 @@ def give_way() -> None:
     """
     os.nice(NICENESS)
     go_first()
+
+
+def _new(log: Path) -> BinaryIO:
+    log.unlink(missing_ok=True)  # not followed, if it is a link
+    return log.open("xb")
 
 
 def end_with(parent: int) -> None:

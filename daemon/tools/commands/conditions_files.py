@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from backends.files import whole_file
 from daemon.client.api.conditions import ConditionsApi
 from daemon.core.outcome import CommandFailed, examples, fix_of, reason_of, require_extra
 from daemon.tools.conditions.options import ServerUrl, Tag, asked, server_of
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
-from daemon.tools.export.exporting import whole_or_none
 from daemon.tools.options import CaFile, ConfigOption, TokenFile
 
 app = typer.Typer()
@@ -78,7 +78,7 @@ def export(
         raise CommandFailed(f"FILE: {file} exists; give another name, or --force")
     found = server_of(config, server, token_file, ca)
     try:
-        with ProgressBar(make_console(stderr=True), f"reading {tag}") as bar, whole_or_none(file) as part:
+        with ProgressBar(make_console(stderr=True), f"reading {tag}") as bar, whole_file(file) as part:
 
             async def question(api: ConditionsApi) -> int:
                 return await export_tag(api, tag, part, ending, _progress(bar))

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from backends.files import whole_file
 from daemon.client.api.asking import ask_daemon
 from daemon.client.api.reach import Reach, reach
 from daemon.core.configuration import load_config
@@ -244,11 +245,10 @@ def _report(record: Path, html: Path) -> None:
 def _parquet(source: Path, path: Path) -> None:
     require_extra("export", "--format parquet", {"pyarrow": "pyarrow"})
     # Imported here: they are large.
-    from daemon.tools.export.exporting import whole_or_none  # noqa: PLC0415
     from daemon.tools.visits.parquet import write_parquet  # noqa: PLC0415
 
     try:
-        with whole_or_none(path) as part:
+        with whole_file(path) as part:
             write_parquet(source, part)
     except ValueError as error:
         raise CommandFailed(str(error)) from None

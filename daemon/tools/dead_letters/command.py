@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 import typer
 
+from backends.files import whole_file
 from daemon.client.api.asking import ask_daemon
 from daemon.client.api.reach import reach
 from daemon.core.configuration import LoadedConfig, load_config
@@ -95,12 +96,14 @@ def export(
         raise CommandFailed(f"--to: {to} is there already; name another file, or add --force to overwrite it")
     match to.suffix:
         case ".npz":
-            taken = export_npz(to, opened)
+            with whole_file(to) as part:
+                taken = export_npz(part, opened)
         case ".csv":
             if len(opened) > 1:
                 names = ", ".join(each.name for each, _ in opened)
                 raise CommandFailed(f"--to: a CSV file holds one group, and there are {names}; choose with --group")
-            taken = export_csv(to, *opened[0])
+            with whole_file(to) as part:
+                taken = export_csv(part, *opened[0])
         case _:
             raise CommandFailed(f"--to: {to} ends in neither .npz nor .csv; name one that does")
     typer.echo(f"{to}: {taken.readings} readings of {taken.letters} dead letters")

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from backends.base import StoreError, StoreUnavailable
+from backends.files import whole_file
 from daemon.calibration.group import GroupCalibration, group_calibration
 from daemon.calibration.payloads import payload_files
 from daemon.calibration.tables import PayloadTables
@@ -26,7 +27,7 @@ from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
 from daemon.tools.export.about import About, FolderAbout, ReducedAbout, Writer
 from daemon.tools.export.dropped import decimated_of, dropped_of, see_meanwhile, words_of
-from daemon.tools.export.exporting import Written, export_figures, whole_or_none
+from daemon.tools.export.exporting import Written, export_figures
 from daemon.tools.export.exporting import export as write_export
 from daemon.tools.export.folders import FolderChoice, export_folder, folder_time
 from daemon.tools.export.marks import beside, marks_of, write_csv
@@ -130,8 +131,8 @@ def export(
         instruments=_positions(instruments, known.instruments, "--instruments"),
     )
     began = time.monotonic()
-    perhaps = nullcontext() if with_figures is None else whole_or_none(with_figures, is_optional=True)
-    with whole_or_none(output) as part, perhaps as figures_part:
+    perhaps = nullcontext() if with_figures is None else whole_file(with_figures, is_optional=True)
+    with whole_file(output) as part, perhaps as figures_part:
         written, about = asyncio.run(
             _export(
                 loaded,
@@ -146,7 +147,7 @@ def export(
         if with_marks is not None:
             _write_beside(with_marks, marks)
         if with_calibration is not None and about.calibration is not None:
-            with whole_or_none(with_calibration) as beside_part:
+            with whole_file(with_calibration) as beside_part:
                 beside_part.write_text(json.dumps(about.calibration.as_json(), indent=1), encoding="utf-8")
     said = f", {len(marks):,} marks{f' in {with_marks}' if with_marks else ''}" if marks else ""
     if about.calibration is not None:
@@ -289,7 +290,7 @@ def _export_folder(loaded: LoadedConfig, choice: FolderChoice, output: Path, end
         with _ended_by_signals():
             return await export_folder(loaded, choice, partial(writer_of, part, ending), progress, give_up_s=PATIENCE_S)
 
-    with whole_or_none(output) as part, ProgressBar(make_console(stderr=True), f"reading {choice.path}") as bar:
+    with whole_file(output) as part, ProgressBar(make_console(stderr=True), f"reading {choice.path}") as bar:
         count, about = asyncio.run(write(part, bar))
     typer.echo(
         f"{output}: {count:,} intervals of {len(about.channels):,} channels of {choice.path},"
@@ -329,7 +330,7 @@ def _write_beside(path: Path, marks: tuple[Mark, ...]) -> None:
     if not marks:
         path.unlink(missing_ok=True)
         return
-    with whole_or_none(path) as part:
+    with whole_file(path) as part:
         write_csv(part, marks)
 
 

@@ -1,11 +1,9 @@
-"""Runs an export: queries, selects, writes, and leaves either a whole file or none."""
+"""Runs an export: queries, selects and writes."""
 
 import asyncio
-import os
-from collections.abc import Callable, Iterator
-from contextlib import aclosing, closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import aclosing, closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -43,27 +41,6 @@ class Written:
             self.readings += len(readings)
             self.first_ns = min(self.first_ns, int(readings["time_ns"].min()))
             self.last_ns = max(self.last_ns, int(readings["time_ns"].max()))
-
-
-@contextmanager
-def whole_or_none(path: Path, *, is_optional: bool = False) -> Iterator[Path]:
-    """Give a path to write to; the file gets its name once it is on the disk, and is removed after an error.
-
-    is_optional: it may be that nothing is written; then no file of an earlier time is left either.
-    """
-    part = path.with_name(f"{path.name}.part")
-    try:
-        yield part
-        if is_optional and not part.exists():
-            path.unlink(missing_ok=True)
-            return
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            part.unlink()
-        raise
 
 
 async def export(

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from backends.files import replace_file
 from daemon.core.outcome import CommandFailed, examples, reason_of
 
 EPILOG = examples(
@@ -173,10 +174,8 @@ def _write(file: File) -> bool:
         if plan not in ("new", "updated"):
             return False
         file.path.parent.mkdir(parents=True, exist_ok=True)
-        new = file.path.with_name(f".{file.path.name}.new")
-        new.write_text(file.text, encoding="utf-8")
-        new.chmod(0o644)
-        new.replace(file.path)
+        replace_file(file.path, file.text.encode())
+        file.path.chmod(0o644)
     except OSError as error:
         raise CommandFailed(f"{file.path} cannot be written ({reason_of(error)}); run it as root") from None
     return True

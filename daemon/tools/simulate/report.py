@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from backends.files import whole_file
 from daemon.tools.simulate.account import TriggerAccount
 
 
@@ -82,7 +83,7 @@ class SimulateReport:
             for group, account in self.accounts.items()
             for name in ("run", "trigger", "sent", "distinct", "missing")
         }
-        with path.open("wb") as file:
+        with whole_file(path) as partial, partial.open("wb") as file:
             np.savez_compressed(file, **arrays)
 
 

@@ -11,6 +11,8 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from backends.files import replace_file
+
 MOST = 100
 """Runs that are kept; older ones go with all of their files."""
 ID = re.compile(r"\d{8}T\d{6}Z(-\d+)?")
@@ -91,13 +93,7 @@ class RunArchive(Generic[R, S]):
             OSError: it cannot be written.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.path(name)
-        new = path.with_name(f".{path.name}.new")
-        with new.open("w", encoding="utf-8") as file:
-            file.write(record.model_dump_json(indent=1, by_alias=True))
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
+        replace_file(self.path(name), record.model_dump_json(indent=1, by_alias=True).encode(), mode=0o644)
 
     def remove_old(self, most: int = MOST) -> list[str]:
         """Remove all but the newest runs; return which went."""

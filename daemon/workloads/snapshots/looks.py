@@ -14,6 +14,7 @@ import psutil
 
 from backends import open_store
 from backends.base import ReadOnly, Store, StoreError
+from backends.files import Folder
 from daemon.core.process.usage import family_seconds, machine_seconds
 from daemon.workloads.frame.messages import ProcessSpec
 from schemas.checking.dsn import Backend
@@ -131,7 +132,8 @@ def server_process(database: DatabaseConfig, state_dir: Path) -> psutil.Process 
 
 
 def _embedded(state_dir: Path) -> int:
-    return int((state_dir / "postgresql" / "postmaster.pid").read_text().split()[0])
+    with Folder(state_dir / "postgresql") as folder:
+        return int((folder.read("postmaster.pid") or "").partition("\n")[0])
 
 
 def _listener(dsn: str, backend: Backend) -> int | None:

@@ -306,7 +306,7 @@ def test_an_export_that_is_stopped_leaves_no_file(
     # An age before there was anything takes a while, a question each stretch of time.
     path = tmp_path / "x.parquet"
     with running("export", str(file), "--from", "0001-01-01", "--to", "2200-01-01", "-o", str(path)) as process:
-        until(lambda: path.with_name("x.parquet.part").exists() or process.process.poll() is not None, "it writes")
+        until(lambda: path.with_name("x.parquet.partial").exists() or process.process.poll() is not None, "it writes")
         assert process.end(number) != 0, process.said
     assert "Traceback" not in process.said
     assert f"stopped by {number.name}; no file was written" in process.said
