@@ -1,15 +1,18 @@
 """Backups of real daemons: everything is destroyed, restored on an empty server, compared, and goes on."""
 
 import asyncio
+import gzip
 import json
 import os
 import pwd
 import shutil
+import signal
 import stat
 import subprocess
+import tarfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -25,6 +28,7 @@ from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.throwaway.mariadb import ThrowawayMariadb
 from backends.throwaway.postgresql import ThrowawayPostgresql
 from daemon.client.sender import Sender
+from daemon.tools.backup.archive import BackupWriter, Manifest
 from schemas.conditions.intervals import END, Key, NewInterval, TagStatus
 from schemas.config import DatabaseConfig
 from schemas.wire import Ack
@@ -375,3 +379,136 @@ def test_all_comes_back_on_an_empty_server_and_goes_on(kind: str) -> None:
                 assert not daemon.get("/status")["groups"]["bpm"]["readings"]["lost"]
             if dsn is None:
                 destroy(state)
+
+
+@asynccontextmanager
+async def writers_wait(dsn: str) -> AsyncIterator[None]:
+    """Keep the readings from being committed, while everybody may read them."""
+    if dsn.startswith("mysql"):
+        mariadb = await aiomysql.connect(host="127.0.0.1", port=int(dsn.rpartition(":")[2]), user="root")
+        async with mariadb.cursor() as cursor:
+            await cursor.execute("LOCK TABLES readings.bpm READ")
+            yield
+        mariadb.close()
+        return
+    connection = await asyncpg.connect(dsn)
+    async with connection.transaction():
+        await connection.execute("LOCK TABLE readings.bpm IN SHARE MODE")
+        yield
+    await connection.close()
+
+
+async def stored(dsn: str) -> list[tuple[int, int]]:
+    """Trigger and instrument of each reading, in order."""
+    asked = "SELECT trigger_id, instrument FROM readings.bpm ORDER BY 1, 2"
+    if dsn.startswith("mysql"):
+        mariadb = await aiomysql.connect(host="127.0.0.1", port=int(dsn.rpartition(":")[2]), user="root")
+        async with mariadb.cursor() as cursor:
+            await cursor.execute(asked)
+            found = await cursor.fetchall()
+        mariadb.close()
+        return [tuple(row) for row in found]
+    connection = await asyncpg.connect(dsn)
+    found = [tuple(row) for row in await connection.fetch(asked)]
+    await connection.close()
+    return found
+
+
+async def send_numbers(port: int, triggers: range, ack: Ack) -> None:
+    async with await Sender.connect("127.0.0.1", port, "bpm", ack=ack) as sender:
+        block = np.zeros((len(triggers), INSTRUMENTS["bpm"]), sender.record)
+        block["epoch"], block["instrument"] = 7, np.arange(INSTRUMENTS["bpm"])
+        block["trigger"] = np.array(triggers)[:, None]
+        block["time_ns"] = time.time_ns() + block["trigger"] * 1_000
+        await sender.send(block.reshape(-1))
+        await sender.drain_acknowledged(60)
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb"])
+def test_a_backup_has_what_was_acknowledged_and_not_committed_when_it_began(kind: str) -> None:
+    """The daemon takes readings on and on; none of them can be committed until the dump is made."""
+    with server_folder() as folder:
+        state, backup = folder / "state", folder / "beam.backup"
+        with empty_server(kind) as dsn:
+            assert dsn is not None
+            file = configured(folder, dsn)
+            with running("run", str(file)) as run:
+                daemon = Daemon(run, file)
+                asyncio.run(send_numbers(daemon.port, range(1, 21), Ack.COMMITTED))
+                asyncio.run(_backed_up_while_writers_wait(daemon, dsn, file, backup))
+                run.end(signal.SIGKILL)
+                daemon.client.close()
+            destroy(state)
+        with empty_server(kind) as dsn:
+            assert dsn is not None
+            file = configured(folder, dsn)
+            done = triggerlog("restore", str(file), str(backup), timeout_s=LIMIT_S)
+            assert done.returncode == 0, done.stderr
+            assert len(asyncio.run(stored(dsn))) == 20 * INSTRUMENTS["bpm"]
+            with logging_daemon(file) as daemon:
+                wanted = [(trigger, number) for trigger in range(1, 221) for number in range(INSTRUMENTS["bpm"])]
+                until(lambda: asyncio.run(stored(dsn))[: len(wanted)] == wanted, "what waited is stored", every_s=0.5)
+                # What comes again is there already, and what came after the backup is stored now.
+                asyncio.run(send_numbers(daemon.port, range(1, 301), Ack.COMMITTED))
+                wanted = [(trigger, number) for trigger in range(1, 301) for number in range(INSTRUMENTS["bpm"])]
+                found = asyncio.run(stored(dsn))
+                assert found[: len(wanted)] == wanted
+                assert len(found) == len(set(found))
+                until(lambda: not daemon.get("/status")["groups"]["bpm"]["triggers"]["waiting"], "all is committed")
+                agreed = triggerlog("reconcile", str(file), "--daemon", daemon.api)
+                assert agreed.returncode == 0, agreed.stdout
+
+
+async def _backed_up_while_writers_wait(daemon: Daemon, dsn: str, file: Path, backup: Path) -> None:
+    async def go_on() -> None:
+        number = 301
+        while True:
+            await send_numbers(daemon.port, range(number, number + 5), Ack.RECEIVED)
+            number += 5
+            await asyncio.sleep(0.02)
+
+    async with writers_wait(dsn):
+        await send_numbers(daemon.port, range(21, 221), Ack.RECEIVED)
+        going = asyncio.create_task(go_on())
+        made = await asyncio.to_thread(triggerlog, "backup", str(file), str(backup), timeout_s=LIMIT_S)
+        going.cancel()
+        await asyncio.gather(going, return_exceptions=True)
+    assert made.returncode == 0, made.stderr
+
+
+def half_a_dump(backup: Path, output: Path) -> None:
+    """Copy a backup, its checksums right and its dump cut off in the middle: the server's tools refuse it."""
+    with tarfile.open(backup) as whole, output.open("wb") as file:
+        content = {member.name: whole.extractfile(member).read() for member in whole.getmembers()}
+        manifest = Manifest.model_validate_json(content.pop("backup.json"))
+        writer = BackupWriter(file, manifest, content.pop("configuration.toml").decode())
+        (name,) = manifest.dumps
+        dump = b"".join(gzip.decompress(data) for path, data in content.items() if path.startswith("database/"))
+        writer.add_dump(name, [dump[: len(dump) // 2]], lambda _: None)
+        writer.close()
+
+
+@pytest.mark.parametrize("kind", ["older postgresql", "mariadb"])
+def test_a_restore_that_fails_leaves_nothing_and_can_be_repeated(kind: str) -> None:
+    with server_folder() as folder:
+        state, backup, half = folder / "state", folder / "beam.backup", folder / "half.backup"
+        with empty_server(kind) as dsn:
+            file = configured(folder, dsn)
+            with logging_daemon(file) as daemon:
+                asyncio.run(send(daemon.port, "bpm", 1, 1))
+                asyncio.run(report(daemon.port))
+            assert triggerlog("backup", str(file), str(backup), timeout_s=LIMIT_S).returncode == 0
+            before = fingerprint(dsn, state)
+            destroy(state)
+        half_a_dump(backup, half)
+        with empty_server(kind) as dsn:
+            file = configured(folder, dsn)
+            failed = triggerlog("restore", str(file), str(half), timeout_s=LIMIT_S)
+            assert failed.returncode == 1
+            assert failed.stderr.startswith("triggerlog: ")
+            assert failed.stderr.count("\n") == 1
+            assert fingerprint(dsn, state) == {}
+            assert kept_files(state) == {}
+            done = triggerlog("restore", str(file), str(backup), timeout_s=LIMIT_S)
+            assert done.returncode == 0, done.stderr
+            assert fingerprint(dsn, state) == before

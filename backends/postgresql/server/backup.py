@@ -8,13 +8,13 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from backends.backup import DatabaseTools, ToolMissing, blocks_of, fed, output_of, running
 from backends.base import StoreError
 from backends.postgresql.protocol.sql import literal, quoted
 from backends.postgresql.server.account import binaries
 from backends.postgresql.server.terminal import reachable
+from schemas.checking.dsn import without_password
 from schemas.config import DatabaseConfig
 
 INSTALLED = Path("/usr/lib/postgresql")
@@ -139,18 +139,6 @@ def _for_any_server(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 def _listed(schemas: Sequence[str]) -> str:
     return ", ".join(map(literal, schemas))
-
-
-def without_password(dsn: str) -> tuple[str, str | None]:
-    """Take the password out of a DSN, for a command line."""
-    parts = urlsplit(dsn)
-    login, at, place = parts.netloc.rpartition("@")
-    user, colon, password = login.partition(":")
-    found = unquote(password) if colon else None
-    options = parse_qsl(parts.query, keep_blank_values=True)
-    found = next((value for name, value in options if name == "password"), found)
-    query = urlencode([(name, value) for name, value in options if name != "password"], quote_via=quote)
-    return parts._replace(netloc=f"{user}{at}{place}", query=query).geturl(), found
 
 
 def newest(name: str) -> tuple[int, Path]:

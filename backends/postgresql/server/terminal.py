@@ -8,6 +8,7 @@ from pathlib import Path
 from backends.base import StoreError
 from backends.postgresql.server.account import binaries
 from backends.postgresql.server.embedded import EmbeddedPostgresql
+from schemas.checking.dsn import without_password
 from schemas.config import DatabaseConfig
 
 RESTORE = "pg_restore"
@@ -18,11 +19,13 @@ RESTORE = "pg_restore"
 def terminal_of(database: DatabaseConfig, state_dir: Path, program: str) -> Iterator[tuple[list[str], str]]:
     """The command that opens a program on the database, the embedded one without a DSN; nothing is to be typed first.
 
+    A password goes by the environment (PGPASSWORD), and is not in it.
+
     Raises:
         StoreError: as `reachable`, or the program is not there.
     """
     with reachable(database, state_dir, makes=program == RESTORE) as dsn:
-        yield [str(binaries() / program), "--dbname", dsn], ""
+        yield [str(binaries() / program), "--dbname", without_password(dsn)[0]], ""
 
 
 @contextmanager
