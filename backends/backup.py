@@ -96,7 +96,8 @@ def running(
             _close(process)
         if code:
             said.seek(0)
-            raise StoreError(f"{command[0].rpartition('/')[2]}: {reason_in(said.read(), code)}")
+            name = command[0].rpartition("/")[2]
+            raise StoreError(f"{name}: {reason_in(said.read(), code).removeprefix(f'{name}: ')}")
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:

@@ -312,7 +312,7 @@ def kept_files(state: Path) -> dict[str, bytes]:
     files = (
         path for path in state.rglob("*") if path.is_file() and "postgresql" not in path.relative_to(state).parts[0]
     )
-    return {str(path.relative_to(state)): path.read_bytes() for path in files if path.name != "lock"}
+    return {str(path.relative_to(state)): path.read_bytes() for path in files if path.name not in ("lock", "taken")}
 
 
 def answers(daemon: Daemon) -> dict[str, Any]:

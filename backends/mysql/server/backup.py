@@ -182,7 +182,13 @@ class MysqlTools:
 
     def _definitions(self, schemas: Sequence[str]) -> bytes:
         """What makes databases, tables, partitions and views; a view belongs to whoever restores it."""
-        text = output_of([*self._dump, *schemas]).decode()
+        try:
+            text = output_of([*self._dump, *schemas]).decode()
+        except StoreError as error:
+            if "SHOW VIEW" not in str(error):
+                raise
+            grants = "; ".join(f"GRANT SHOW VIEW ON {quoted(schema)}.* TO" for schema in schemas)
+            raise StoreError(f"{error}; let an administrator run `{grants}` the login") from None
         return re.sub(r" AUTO_INCREMENT=\d+", "", DEFINER.sub("", text)).encode()
 
     def _counters(self, schemas: Sequence[str]) -> bytes:

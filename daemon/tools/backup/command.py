@@ -47,6 +47,8 @@ def backup(
         raise CommandFailed(f"BACKUP: {output} exists; give another name, or --force")
     if not output.absolute().parent.is_dir():
         raise CommandFailed(f"BACKUP: there is no folder {output.absolute().parent}")
+    if loaded.state_dir in output.absolute().parents:
+        raise CommandFailed(f"BACKUP: {output} is in the state folder, which is copied; give another place")
     began = time.monotonic()
     with _ended_by_signals(), ExitStack() as stack:
         bar = stack.enter_context(ProgressBar(make_console(stderr=True), "asking the database"))
@@ -165,7 +167,9 @@ def _restore(loaded: LoadedConfig, tools: DatabaseTools, found: BackupReader, pr
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    descriptor = os.open(path, flags, 0o600)
+    os.fchmod(descriptor, 0o600)  # one that was killed may have left it
+    return descriptor
 
 
 @contextmanager

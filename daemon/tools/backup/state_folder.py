@@ -1,7 +1,8 @@
 """The state folder in a backup.
 
 Everything is copied but what follows from the rest: who adds a file to the folder need not know of backups. Left out
-are the embedded server, which the database's tools copy, locks, the output of processes, and files half written.
+are the embedded server, which the database's tools copy, locks, the output of processes, how the last daemon ended, and
+files half written.
 
 While a daemon runs, a reading moves on: from the intake's log to the journal, to the database, or to the dead letters.
 So they are copied in that order, and whatever was acknowledged when the copying began is in one of the copies, some of
@@ -18,6 +19,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from daemon.core.monitoring.event_log import TAKEN, TAKING
 from daemon.core.outcome import CommandFailed
 from daemon.core.outside import SystemDisk
 from daemon.core.process.state_folder import RESTORING
@@ -131,5 +133,6 @@ def _is_left_out(name: str) -> bool:
         path.parts[:1] in ((RESTORING,), ("postgresql",))
         or (len(path.parts) == 1 and path.name.startswith("postgresql."))
         or path.name == "lock"
+        or name in (TAKING, TAKEN)
         or path.suffix in (".lock", ".log", ".partial", ".part")
     )

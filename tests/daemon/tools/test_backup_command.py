@@ -227,7 +227,9 @@ def test_what_moves_on_while_it_is_copied_is_in_one_of_the_copies(tmp_path: Path
     for path in (segment, letters, state / "intake/bpm/1.received", state / "api-token", state / "visits/1.json"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(path.name.encode())
-    left_out = [state / name for name in ("lock", "journal/bpm/lock", "postgresql.users", "visits/process.log")]
+    left_out = [
+        state / name for name in ("lock", "journal/bpm/lock", "postgresql.users", "visits/process.log", "taking")
+    ]
     left_out += [state / "postgresql/base", state / "postgresql.before/base", state / "heat.json.partial"]
     for path in left_out:
         path.parent.mkdir(parents=True, exist_ok=True)
