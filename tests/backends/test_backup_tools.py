@@ -19,6 +19,7 @@ from backends.mongodb.server.backup import _for_tools
 from backends.mysql import backup_tools as mysql_tools
 from backends.postgresql import backup_tools as postgresql_tools
 from schemas.config import DatabaseConfig
+from tests.support.servers import installed, needs
 
 FLOATS = [16_777_217 / 3, 1.1754943508222875e-38, 1e-45, 3.4e38, -0.0, 0.1, None]
 TEXTS = ["", 'it\'s \\ "quoted"', "two\nlines\tand\ttabs\r\0", "µ 🚀", "NULL", "-- table 0", None]
@@ -47,6 +48,8 @@ class Mariadb:
 
 @pytest.fixture
 def mariadb(mariadb_dsn: str) -> Mariadb:
+    with installed():
+        needs("mariadb-dump", "mariadb-client")
     return Mariadb(mariadb_dsn)
 
 

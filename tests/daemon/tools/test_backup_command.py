@@ -361,3 +361,18 @@ def test_only_one_may_use_a_folder_that_is_restored(tmp_path: Path, file: Path) 
         done = triggerlog("restore", str(file), str(tmp_path / "b"))
     assert (done.returncode, "another daemon uses" in done.stderr) == (1, True)
     assert here("check-config", str(file)).returncode == 0
+
+
+def test_a_daemon_with_mongodb_has_to_be_stopped(tmp_path: Path, mongodb_dsn: str) -> None:
+    fake(tmp_path, "mongodump")
+    file = tmp_path / "beam.toml"
+    file.write_text(configured(mongodb_dsn))
+    with only_one(tmp_path / "state"):
+        done = triggerlog("backup", str(file), str(tmp_path / "b"), PATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"triggerlog: state_dir: a daemon uses {tmp_path / 'state'}, and the tools of MongoDB copy no database while it"
+        " is written; stop it, and all that writes there\n",
+    )
+    done = triggerlog("backup", str(file), str(tmp_path / "b"), PATH=str(tmp_path))
+    assert "start the daemon, which makes them" in done.stderr
