@@ -190,6 +190,9 @@ def _check_meant(loaded: LoadedConfig, manifest: Manifest) -> None:
         raise CommandFailed(
             f"logger: the backup is of {manifest.logger!r}, this is {config.logger!r}; set `logger` to that"
         )
+    dumped = {schema for schemas in manifest.dumps.values() for schema in schemas}
+    if dumped != set(manifest.schemas.values()):
+        raise CommandFailed("BACKUP: its dumps are not of its schemas; take another one")
     for section, schema in manifest.schemas.items():
         if (named := config.schemas.get(section)) != schema:
             raise CommandFailed(f"{section}.schema: it is {schema!r} in the backup, and {named!r} here; set it to that")

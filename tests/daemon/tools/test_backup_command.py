@@ -135,7 +135,11 @@ def test_a_part_that_unpacks_to_more_than_a_part_is_refused(tmp_path: Path) -> N
     [
         ({"backend": "mysql"}, "database.dsn: the backup is of mysql, this is postgresql; name a server of mysql"),
         ({"logger": "other"}, "logger: the backup is of 'other', this is 'triggerlog'; set `logger` to that"),
-        ({"schemas": {"visits": "sky"}}, "visits.schema: it is 'sky' in the backup, and 'dia' here; set it to that"),
+        ({"dumps": {"d": ["public"]}}, "BACKUP: its dumps are not of its schemas; take another one"),
+        (
+            {"schemas": {"visits": "sky"}, "dumps": {"d": ["sky"]}},
+            "visits.schema: it is 'sky' in the backup, and 'dia' here; set it to that",
+        ),
         ({"version": 2}, "in format 2; this one reads format 1: use that version"),
     ],
 )
