@@ -157,6 +157,7 @@ tools: $(FERRETDB)
 	command -v cc >/dev/null || command -v gcc >/dev/null || wanted="$$wanted gcc libc6-dev"
 	[ -x /usr/bin/chromium ] || wanted="$$wanted chromium"
 	PATH="$$PATH:/usr/sbin" command -v mariadbd >/dev/null || wanted="$$wanted mariadb-server-core mariadb-client-core"
+	command -v mariadb-dump >/dev/null || wanted="$$wanted mariadb-client"
 	command -v systemd-analyze >/dev/null || wanted="$$wanted systemd"
 	[ -n "$$wanted" ] || exit 0
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then

@@ -10,11 +10,12 @@ from typing import Any
 
 from backends.mysql.schema.create import schema_statements
 from backends.mysql.schema.removal import drop_schema
+from backends.mysql.server.backup import backup_tools
 from backends.mysql.server.terminal import terminal_of
 from backends.mysql.store import MysqlStore
 from schemas.config import DatabaseConfig
 
-__all__ = ["MysqlStore", "drop_schema", "open_store", "schema_statements", "terminal_of"]
+__all__ = ["MysqlStore", "backup_tools", "drop_schema", "open_store", "schema_statements", "terminal_of"]
 
 
 def open_store(database: DatabaseConfig, *, state_dir: Path, **store: Any) -> MysqlStore:

@@ -10,12 +10,13 @@ from typing import Any
 
 from backends.postgresql.schema.removal import drop_schema
 from backends.postgresql.schema.script import schema_statements
+from backends.postgresql.server.backup import backup_tools
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.postgresql.server.terminal import terminal_of
 from backends.postgresql.store import PostgresqlStore
 from schemas.config import DatabaseConfig
 
-__all__ = ["PostgresqlStore", "drop_schema", "open_store", "schema_statements", "terminal_of"]
+__all__ = ["PostgresqlStore", "backup_tools", "drop_schema", "open_store", "schema_statements", "terminal_of"]
 
 
 def open_store(database: DatabaseConfig, *, state_dir: Path, **store: Any) -> PostgresqlStore:

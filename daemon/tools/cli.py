@@ -94,6 +94,14 @@ COMMANDS = {
         "export.command:export",
         "Write readings into a Parquet, CSV or HDF5 file, with units and names; without a range all of them.",
     ),
+    "backup": _Place(
+        "backup.command:backup",
+        "Copy all that triggerlog has in its database, and its state folder, into one file; the daemon may run.",
+    ),
+    "restore": _Place(
+        "backup.command:restore",
+        "Bring a backup into a database and a state folder that have nothing yet; the daemon must not run.",
+    ),
     "config-reference": _Place(
         "reference.command:config_reference",
         "Print the reference of the configuration: every section and key, as Markdown.",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from schemas.checking.addresses import is_loopback
 from schemas.checking.problems import Problem, suggestion, wrong
@@ -82,6 +82,18 @@ def _is_here(host: str) -> bool:
         return is_loopback(urlsplit(f"//{host}").hostname or "")
     except ValueError:
         return False
+
+
+def without_password(dsn: str) -> tuple[str, str | None]:
+    """Take the password out of a DSN: a command line can be read by everybody on the machine."""
+    parts = urlsplit(dsn)
+    login, at, place = parts.netloc.rpartition("@")
+    user, colon, password = login.partition(":")
+    found = unquote(password) if colon else None
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    found = next((value for name, value in options if name == "password"), found)
+    query = urlencode([(name, value) for name, value in options if name != "password"], quote_via=quote)
+    return parts._replace(netloc=f"{user}{at}{place}", query=query).geturl(), found
 
 
 def wrong_dsn(dsn: str) -> Iterator[Problem]:

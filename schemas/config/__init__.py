@@ -135,6 +135,15 @@ class Config(Section):
         return self
 
     @property
+    def schemas(self) -> dict[str, str]:
+        """All schemas that triggerlog may make in the database (MariaDB and MongoDB: databases), by section.
+
+        Each section with the key `schema` has one: a backup copies them all.
+        """
+        sections = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: section.schema_name for name, section in sections.items() if hasattr(section, "schema_name")}
+
+    @property
     def reductions(self) -> dict[str, Reduction]:
         """What becomes of the readings of each group that has tables, by name; without those that stay as they are."""
         found = {each.name: decimation_of(self.decimation, each.decimation) for each in self.trigger_groups}

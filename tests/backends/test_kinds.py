@@ -16,7 +16,7 @@ ALL = list(KINDS.values())
 class TestKind:
     def test_its_package_has_what_the_descriptor_promises(self, kind: DatabaseKind) -> None:
         found = kind.implementation()
-        for name in ("open_store", "schema_statements", "drop_schema", "terminal_of"):
+        for name in ("open_store", "schema_statements", "drop_schema", "terminal_of", "backup_tools"):
             assert callable(getattr(found, name)), name
         assert callable(kind.implementation("visits").open_visit_store)
         assert callable(kind.implementation("conditions").open_conditions_store)

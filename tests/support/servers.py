@@ -24,6 +24,12 @@ def installed() -> Iterator[None]:
         pytest.skip(str(error))
 
 
+def needs(program: str, package: str) -> None:
+    """See that a program is on this machine; for use in `installed`."""
+    if shutil.which(program) is None:
+        raise ServerNotInstalled(f"no {program} on this machine: install {package}")
+
+
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 6 * 2**30
 """Far more than the servers of a run take."""

@@ -8,6 +8,9 @@ from backends.folder_lock import FolderInUse, FolderLock
 from daemon.core.outcome import CommandFailed, fix_of, reason_of
 from daemon.core.outside import SystemDisk
 
+RESTORING = "restoring"
+"""A folder in it where files wait while `triggerlog restore` fills the database: until then neither is whole."""
+
 
 class StateFolderInUse(CommandFailed):
     """Another process has it."""
@@ -19,7 +22,7 @@ def only_one(state_dir: Path) -> Iterator[None]:
 
     Raises:
         StateFolderInUse: another process has it.
-        CommandFailed: it cannot be used.
+        CommandFailed: it cannot be used, or holds a restore that was interrupted.
     """
     try:
         disk = SystemDisk()
@@ -35,4 +38,10 @@ def only_one(state_dir: Path) -> Iterator[None]:
         fix = fix_of(error, "name a folder the daemon may write to")
         raise CommandFailed(f"state_dir: {state_dir} cannot be used ({reason_of(error)}); {fix}") from None
     with lock:
+        if (state_dir / RESTORING).exists():
+            raise CommandFailed(
+                f"state_dir: a restore into {state_dir} was interrupted, and the database is not whole; drop what it"
+                f" made there (an embedded one: remove {state_dir / 'postgresql'}), remove {state_dir / RESTORING}, and"
+                " restore again"
+            )
         yield

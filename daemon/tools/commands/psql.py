@@ -15,7 +15,7 @@ from backends.kinds import KINDS
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.outcome import CommandFailed, examples
 from daemon.tools.options import File
-from schemas.checking.dsn import Backend
+from schemas.checking.dsn import Backend, without_password
 
 EXAMPLES = examples(
     "triggerlog psql beam.toml",
@@ -58,8 +58,10 @@ def psql(
 
 def _environment(loaded: LoadedConfig) -> dict[str, str]:
     found = {**os.environ, "PGOPTIONS": f"-c search_path={loaded.config.database.schema_name},public"}
-    if loaded.password is not None:
-        found["PGPASSWORD"] = loaded.password
+    in_dsn = None if loaded.config.database.dsn is None else without_password(loaded.config.database.dsn)[1]
+    password = in_dsn if loaded.password is None else loaded.password
+    if password is not None:
+        found["PGPASSWORD"] = password
     return found
 
 

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from backends.kinds import KINDS
 from backends.postgresql.server.embedded import EmbeddedPostgresql
+from daemon.core.configuration import load_config
+from daemon.tools.commands.psql import _environment
+from schemas.checking.dsn import Backend
 from tests.support.processes import (
     GROUP,
     LISTENERS,
@@ -143,3 +147,14 @@ def test_psql_names_the_client_of_another_database(tmp_path: Path, dsn: str, cli
     file.write_text(f'{GROUP}[database]\ndsn = "{dsn}"\nschema = "beam"\n')
     said = here("psql", str(file)).stderr.strip()
     assert said == f"triggerlog: {file} names no PostgreSQL; open its database with {client}"
+
+
+def test_a_password_in_the_dsn_is_on_no_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "beam.toml"
+    file.write_text(f'{GROUP}[database]\ndsn = "postgresql://logger:s3cret@db/beam"\n')
+    loaded = load_config(file)
+    with (
+        KINDS[Backend.POSTGRESQL].implementation().terminal_of(loaded.config.database, tmp_path, "psql") as (command, _)
+    ):
+        assert command[1:] == ["--dbname", "postgresql://logger@db/beam"]
+    assert _environment(loaded)["PGPASSWORD"] == "s3cret"
