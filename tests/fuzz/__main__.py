@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.fuzz.daemon import fuzz_daemon
+from tests.fuzz.daemon import WITHIN_S, fuzz_daemon
 from tests.fuzz.targets import FINDINGS, TARGETS
 
 BUILD = Path(__file__).parent.parent.parent / "build" / "fuzz"
@@ -75,10 +75,10 @@ def _last(pattern: str, text: str) -> int:
     return int(found[-1]) if found else 0
 
 
-def attack_daemon(seconds: float, seed: int) -> bool:
+def attack_daemon(seconds: float, seed: int, within_s: float) -> bool:
     """Fuzz a daemon, and print what became of it; return true when something was found."""
     log = BUILD / f"daemon-{seed}.log"
-    result = fuzz_daemon(seconds, seed, log)
+    result = fuzz_daemon(seconds, seed, within_s, log)
     sys.stdout.write(f"{DAEMON:<9} {result}\n")
     sys.stdout.writelines(f"          {line}\n" for finding in result.findings for line in finding.splitlines())
     if result.findings:
@@ -116,10 +116,11 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="time of the daemon, and of all others together")
     parser.add_argument("--only", choices=[DAEMON, *sorted(TARGETS)], help="one target")
     parser.add_argument("--seed", type=int, default=random.randrange(2**31), help="of what is done to the daemon")
+    parser.add_argument("--within", type=float, default=WITHIN_S, help="seconds that an honest reading may wait")
     asked = parser.parse_args()
     names = [asked.only] if asked.only else [DAEMON, *TARGETS]
     functions = [name for name in names if name != DAEMON]
-    found = DAEMON in names and attack_daemon(60 * asked.minutes, asked.seed)
+    found = DAEMON in names and attack_daemon(60 * asked.minutes, asked.seed, asked.within)
     found |= bool(functions) and fuzz_functions(functions, asked.minutes)
     return int(found)
 

@@ -38,7 +38,7 @@ INSTRUMENTS, HONEST = 6, 4
 """Instruments of the group, and those of the honest sender, the first; the others are anybody's."""
 TIMEOUT_S = 0.5
 WITHIN_S = TIMEOUT_S + 5.0
-"""The time-out of a trigger, and within what time a reading has to be acknowledged."""
+"""The time-out of a trigger, and within what time a reading has to be acknowledged unless asked otherwise."""
 PERIOD_S = 0.02
 EPOCH_S = 12.0
 """The honest sender restarts its timing system after this time, and begins a new session every second time."""
@@ -94,9 +94,10 @@ class Target:
 
 @dataclass(kw_only=True)
 class Result:
-    """steps: of hostile processes. readings: of the honest sender. slowest_s: its slowest acknowledgement."""
+    """within_s: for an acknowledgement. steps: of hostile processes. readings, slowest_s: of the honest sender."""
 
     seed: int
+    within_s: float = WITHIN_S
     seconds: float = 0.0
     steps: int = 0
     readings: int = 0
@@ -383,7 +384,13 @@ class HonestSender:
 
     async def _connected(self) -> Sender:
         return await Sender.connect(
-            "127.0.0.1", self._port, "bpm", sender="honest", reconnect=True, timeout_s=WITHIN_S, rng=self._rng
+            "127.0.0.1",
+            self._port,
+            "bpm",
+            sender="honest",
+            reconnect=True,
+            timeout_s=self._result.within_s,
+            rng=self._rng,
         )
 
     async def _send_epoch(self, sender: Sender, epoch: int, goes_on: Callable[[], bool]) -> None:
@@ -405,7 +412,7 @@ class HonestSender:
         while waiting and waiting[0][0] <= sender.acknowledged:
             self._result.slowest_s = max(self._result.slowest_s, now - waiting.popleft()[1])
             self.has_begun.set()
-        if waiting and now - waiting[0][1] > WITHIN_S:
+        if waiting and now - waiting[0][1] > self._result.within_s:
             late = f"{len(waiting)} triggers of epoch {epoch} are not acknowledged after {now - waiting[0][1]:.1f} s"
             raise SenderError(late)
 
@@ -478,9 +485,9 @@ async def send_under_attack(target: Target, pid: int, result: Result, seconds: f
     return np.concatenate(honest.sent) if honest.sent else np.zeros(0, BPM.record)
 
 
-def fuzz_daemon(seconds: float, seed: int, log: Path | None = None) -> Result:
+def fuzz_daemon(seconds: float, seed: int, within_s: float, log: Path) -> Result:
     """Attack a daemon for so long; log: a file for what the daemon said."""
-    result, context = Result(seed=seed), multiprocessing.get_context("spawn")
+    result, context = Result(seed=seed, within_s=within_s), multiprocessing.get_context("spawn")
     with server_folder() as folder:
         server = ThrowawayPostgresql(folder / "server")
         dsn = server.start()
@@ -496,9 +503,8 @@ def fuzz_daemon(seconds: float, seed: int, log: Path | None = None) -> Result:
             result.findings += [*asyncio.run(compare(dsn, sent)), *judged(run.said, code, result)]
         finally:
             server.stop()
-    if log is not None:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(run.said)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(run.said)
     return result
 
 
