@@ -1,15 +1,12 @@
 """The Markdown documents: lines that fit, links that lead somewhere, commands that exist, and an index of decisions."""
 
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
 import dashboard.own_tabs
-from daemon.tools.cli import app
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("systemd/*.md")])
@@ -65,27 +62,6 @@ def test_every_link_leads_somewhere(document: Path) -> None:
         file = document.parent / name if name else document
         assert file.exists(), target
         assert not anchor or anchor in anchors(file), target
-
-
-def shown_triggerlog(text: str) -> Iterator[list[str]]:
-    """The commands of triggerlog that a document shows, each in words without `triggerlog`."""
-    for line in shown_commands(text).replace("\\\n", " ").splitlines():
-        for part in re.split(r" && |; |\| ", line):
-            words = shlex.split(part, comments=True) if "triggerlog " in part else []
-            if words and words[0].endswith("triggerlog"):
-                yield words[1:]
-
-
-def test_the_commands_of_an_operator_have_the_options_that_are_shown() -> None:
-    root = get_command(app)
-    shown = list(shown_triggerlog((ROOT / "docs" / "operations.md").read_text()))
-    assert len(shown) > 15
-    for name, *words in shown:
-        command = root.commands[name]
-        if words and words[0] in getattr(command, "commands", ()):
-            command = command.commands[words.pop(0)]
-        if words:  # else it is named, not shown
-            command.make_context(name, words)
 
 
 def test_the_readme_is_short() -> None:

@@ -1,11 +1,16 @@
 """What the watchdog is fed from: which parts of the pipeline move, which may rest, which are stuck."""
 
 import asyncio
+import threading
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from backends.base import StoreUnavailable
 from daemon.core.supervision.progress_watch import Part, ProgressWatch
 from daemon.pipeline.committer import longest_attempt_s
+from daemon.pipeline.intake_log import IntakeKeeper
 from daemon.pipeline.journal import Journal
 from daemon.pipeline.journal.keeper import JournalKeeper
 from daemon.pipeline.pipeline import Pipeline
@@ -16,7 +21,9 @@ from schemas.config import Config
 from schemas.config import SimulatedSource as SimulatedConfig
 from schemas.config import TcpSource as TcpConfig
 from schemas.config import UdpSource as UdpConfig
-from tests.support.disks import REAL
+from tests.daemon.pipeline.intake_log import test_log as in_log
+from tests.daemon.pipeline.journal import test_journal as in_journal
+from tests.support.disks import REAL, FaultyDisk, faulty
 from tests.support.pipelines import eventually, logging_to_memory
 from tests.support.readings import make_block, make_group, whole
 
@@ -141,6 +148,54 @@ async def test_the_journals_keeper_answers_until_it_is_dead(tmp_path: Path) -> N
         stuck = watch.look([keeper.part("keeper")], now)
     assert stuck
     assert keeper.part("keeper").steps == dead.steps
+
+
+Keeper = JournalKeeper | IntakeKeeper
+
+
+def keeper_of(kind: str, folder: Path, disk: FaultyDisk) -> tuple[Keeper, Callable[[], object]]:
+    """Return a keeper, and what gives it something to write and to sync at once."""
+    if kind == "journal":
+        journal = Journal(folder, in_journal.GROUP, faulty(disk), max_bytes=2**20, segment_bytes=2**18)
+        journal.open(None)
+        keeper = JournalKeeper(journal, lambda _: None)
+        keeper.start()
+        keeper.sync_at_once(True)
+        return keeper, lambda: keeper.put([in_journal.block_of(1)])
+    intake = IntakeKeeper(in_log.Opened(folder, disk), lambda _: None)
+    intake.start()
+    made = in_log.record(1)
+    return intake, lambda: intake.put(made.received_ns, made.runs, made.readings)
+
+
+@pytest.mark.parametrize("operation", ["append", "sync"])
+@pytest.mark.parametrize("kind", ["journal", "intake log"])
+async def test_a_thread_that_hangs_in_its_disk_is_stuck_and_an_idle_one_is_not(
+    kind: str, operation: str, tmp_path: Path
+) -> None:
+    disk, hangs, goes_on = FaultyDisk(), threading.Event(), threading.Event()
+    keeper, write = keeper_of(kind, tmp_path, disk)
+
+    def before(name: str, _: Path) -> None:
+        if name == operation:
+            hangs.set()
+            assert goes_on.wait(60)
+
+    idle = ProgressWatch(0.5)
+    for now in range(5):
+        seen = keeper.part("keeper").steps
+        await eventually(lambda seen=seen: keeper.part("keeper").steps > seen)
+        assert idle.look([keeper.part("keeper")], now) == [], "it has nothing to do, and answers"
+    disk.before = before
+    write()
+    await eventually(hangs.is_set)
+    keeper.part("keeper")
+    watch = ProgressWatch(0.5)
+    assert [bool(watch.look([keeper.part("keeper")], now)) for now in (0.0, 0.5, 1.0)] == [False, False, True]
+    goes_on.set()
+    seen = keeper.part("keeper").steps
+    await eventually(lambda: keeper.part("keeper").steps > seen)
+    await keeper.end()
 
 
 async def test_sources_that_do_not_receive_are_stuck() -> None:
