@@ -13,16 +13,15 @@ from typing import IO, Annotated, Any
 import typer
 
 from backends.backup import DatabaseTools, SchemaChanged
+from backends.files import whole_file
 from backends.kinds import KINDS
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.outcome import CommandFailed, examples
-from daemon.core.outside import SystemDisk
 from daemon.core.process.state_folder import StateFolderInUse, only_one
 from daemon.tools.backup import state_folder
 from daemon.tools.backup.archive import STATE, BackupReader, BackupWriter, Manifest
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
-from daemon.tools.export.exporting import whole_or_none
 from daemon.tools.options import File
 from schemas.checking.problems import listed, without_passwords
 
@@ -55,9 +54,8 @@ def backup(
         tools = stack.enter_context(_tools(loaded, restores=False))
         if not tools.at_one_moment:
             stack.enter_context(_without_daemon(loaded))
-        part = stack.enter_context(whole_or_none(output))
+        part = stack.enter_context(whole_file(output))
         manifest = _written(loaded, tools, part, bar)
-    SystemDisk().sync_folder(output.absolute().parent)
     typer.echo(
         f"{output}: {listed(manifest.schemas.values())} of {manifest.server}, and the state folder,"
         f" {output.stat().st_size / 2**20:.1f} MiB in {time.monotonic() - began:.1f} s"

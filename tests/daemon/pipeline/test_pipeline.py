@@ -12,7 +12,7 @@ from schemas.ledger import ledger_dtype
 from schemas.readings import Array
 from schemas.states import AsideReason
 from tests.support.pipelines import eventually, journaling, logging_to_memory
-from tests.support.readings import make_block, make_group, whole
+from tests.support.readings import make_block, make_group, time_of, whole
 
 GROUP = make_group()
 SMALL = {"max_batch_mib": 0.02, "max_waiting_mib": 0.04}
@@ -110,7 +110,7 @@ async def test_a_restart_that_is_announced_always_begins_a_run() -> None:
         assert logger.events.newest()[0].text == (
             "group bpm: a restart was announced; a new run begins with the next reading"
         )
-        pipeline.receive(make_block(GROUP, [(1, 2)]))
+        pipeline.receive(make_block(GROUP, [(1, 2)], when=lambda trigger: time_of(trigger) + 1))
         assert pipeline.figures().run == 201
 
 

@@ -415,7 +415,7 @@ def test_an_epoch_that_most_living_instruments_send_begins_after_the_timeout() -
     for trigger in range(5, 10):  # two are alive
         assembly.receive(of(18, make_block(GROUP, [(trigger, 0), (trigger, 1)])), None, at(tick))
     assert not assembly._runs.number_of(18)
-    blocks = assembly.close_due(at(tick + TIMEOUT)) + assembly.close_due(at(tick + 2 * TIMEOUT))
+    blocks = [block for k in (1, 2, 3) for block in assembly.close_due(at(tick + k * TIMEOUT))]
     assert [each[2:] for each in closed(blocks) if each[0] == 18] == [(trigger, 2) for trigger in range(5, 10)]
 
 
