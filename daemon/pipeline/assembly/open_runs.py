@@ -16,7 +16,7 @@ RUNS_MOST = 8
 
 
 ROWS_MOST = 64
-"""A forgotten run with so few triggers, as one of a mad instrument, goes on when most instruments send its epoch."""
+"""A run of few instruments that is forgotten goes on when most send its epoch, if it has no more triggers than that."""
 
 
 class OpenRuns:
@@ -126,7 +126,7 @@ class OpenRuns:
         """Forget a run, of which nothing is open."""
         del self._epochs[run.epoch]
         rows = run.window.rows()
-        if 0 < len(rows) <= ROWS_MOST and not run.progress.left:
+        if 0 < len(rows) <= ROWS_MOST and not run.progress.left and not run.progress.is_of_most:
             self._rows[run.epoch] = rows
         self._had[run.epoch] = self._had.pop(run.epoch)
 
