@@ -25,6 +25,7 @@ from daemon.calibration.payloads import NotCalibrated, payload_files
 from daemon.calibration.tables import PayloadTables
 from daemon.core.outcome import CommandFailed
 from daemon.tools.conditions.files import read_file
+from daemon.tools.folders.files import read_block
 from tests.daemon.calibration.test_group import GROUP
 path = Path(sys.argv[2])
 try:
@@ -32,6 +33,8 @@ try:
         asyncio.run(PayloadTables(GROUP, payload_files(str(path.parent), path.parent)).table(path.name, ""))
     elif sys.argv[1] == "conditions":
         read_file(path)
+    else:
+        read_block(path, None)
     print("read")
 except CommandFailed as error:
     print(str(error)[:300])
@@ -140,3 +143,16 @@ def test_what_fits_is_read_as_it_is_whatever_the_encoding(tmp_path: Path) -> Non
             assert read.select(["instrument", "gain_top_in"]) == plain.select(["instrument", "gain_top_in"])
     with pytest.raises(TableRefused, match=r"^\(file\): its columns have [0-9,]+ bytes when decoded; give at most 99"):
         read_columns(content, ["gain_top_in"], most_rows=MAX_INSTRUMENTS, most_bytes=99_999)
+
+
+def test_an_array_that_promises_more_than_it_has_is_refused(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "a.npz", since=np.zeros(50_000_000, np.int64))
+    said, mib = read("folder", tmp_path / "a.npz")
+    assert "bytes when unpacked; give at most 268,435,456" in said
+    assert mib < MOST_MIB
+    np.save(tmp_path / "b.npy", np.zeros(1))
+    content = (tmp_path / "b.npy").read_bytes()
+    (tmp_path / "b.npy").write_bytes(content.replace(b"(1,), ", b"(999999999,), ").replace(b" " * 8 + b"\n", b"\n"))
+    said, mib = read("folder", tmp_path / "b.npy")
+    assert "b.npy has other bytes than its shape and dtype say" in said
+    assert mib < MOST_MIB
