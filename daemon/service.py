@@ -24,6 +24,7 @@ from daemon.core.outcome import CommandFailed, reasons_of
 from daemon.core.outside import Outside
 from daemon.core.process import descriptors
 from daemon.core.process.state_folder import only_one
+from daemon.core.supervision.figures import Figures
 from daemon.core.supervision.notify import Notifier
 from daemon.core.supervision.supervision import Supervision, status_line
 from daemon.data_path import COMMIT_WITHIN_S, DataPath
@@ -52,6 +53,9 @@ CLOSE_WITHIN_S = 70.0
 database may lose, and the journal's last sync; and then for the store to close, which for an embedded PostgreSQL is the
 time it has to stop."""
 
+
+PART_WITHIN_S = 30.0
+"""How long the end waits for a part that is for people; the data path ends without it."""
 
 CALIBRATED_WITHIN_S = 4.0
 """How long the API waits for conditions and payloads; others wait meanwhile for their turn to ask for readings."""
@@ -132,6 +136,7 @@ class Service:
         self.config = config = loaded.config
         self._outside = outside or Outside.real()
         self.events = events = events or Events()
+        self._figures = Figures(events)
         try:
             self.store: Store = store_of(loaded)
         except StoreError as error:
@@ -158,6 +163,7 @@ class Service:
             self._status,
             marking=Marking.of(config),
             make_mark=self.marks.keep_once,
+            figures=self._figures,
         )
         self.retention = RetentionKeeper(
             self.store, config, loaded.state_dir, self._outside, events, pipelines=self.pipelines
@@ -200,6 +206,7 @@ class Service:
             tiers=self.tiers.status,
             state_dir=loaded.state_dir,
             conditions=lambda: None if self.conditions is None else self.conditions.status(),
+            figures=self._figures,
         )
         self.stream = StatusStream(self.reporter)
         self.storage = StorageReport(
@@ -212,13 +219,15 @@ class Service:
             heat_of=self.tiers.heat_of,
         )
         self._notifier = notifier or Notifier({})
-        self._supervision = Supervision(self._notifier, self._status, self._path.parts, events)
+        self._supervision = Supervision(
+            self._notifier, lambda: self.reporter.state, self._line, self._path.parts, events
+        )
         self.reload_wanted = asyncio.Event()
         self._reloader = Reloader(
             loaded,
             apply=self._change,
             begun=self._notifier.reloading,
-            ended=lambda: self._notifier.ready(status_line(self._status())),
+            ended=lambda: self._notifier.ready(self._line()),
             events=events,
         )
         self._api = api_server(self, loaded)
@@ -269,67 +278,69 @@ class Service:
         Where a journal is kept, and the store does not answer at once, the sources are not kept waiting for it.
         """
         # Before the API takes an order: one about the same mark would replace what waits.
-        await self.marks.open()
-        await self.alarms.open()
-        self._serving = tasks.create_task(self._api.serve(), name="api")
-        self._start(tasks, "status stream", self.stream.run())
-        self._start(tasks, "supervision", self._supervision.run())
-        self._start(tasks, "alarms", self.alarms.run())
+        await self._figures.attempt("marks", self.marks.open, None)
+        await self._figures.attempt("alarms", self.alarms.open, None)
+        serving = self._figures.keep_running("API", self._api.serve, ends=CommandFailed)
+        self._serving = tasks.create_task(serving, name="api")
+        self._start(tasks, "status stream", self.stream.run)
+        self._start(tasks, "supervision", self._supervision.run)
+        self._start(tasks, "alarms", self.alarms.run)
         if self.conditions is not None:
             self.conditions.start_when_free()
         if self.folders is not None:
-            self._start(tasks, "folders", self.folders.run())
+            self._start(tasks, "folders", self.folders.run)
         await self._path.open()
         in_store = await self._find_store(stop)
         if in_store is None:
             return
         self.reporter.state = DaemonState.STARTING
-        self._start(tasks, "store watch", self._store_watch.run())
-        self._start(tasks, "marks", self.marks.run())
-        await self.workloads.open()
-        looked = self.reporter.look_at_store
+        self._start(tasks, "store watch", self._store_watch.run)
+        self._start(tasks, "marks", self.marks.run)
+        await self._figures.attempt("workloads", self.workloads.open, None)
+        looked = partial(self._figures.ask, "database", self.reporter.look_at_store, None)
         if not await self._path.go_on(in_store, tasks, stop, availability_changed=looked, made=self._note_risk):
             return
         if not self._path.sources:
             await self._path.start_sources()
         self.reporter.state = DaemonState.RUNNING
         self._say_ready("taking readings")
-        self._start(tasks, "retention", self.retention.run())
-        self._start(tasks, "decimation", self.decimation.run())
-        self._start(tasks, "tiers", self.tiers.run())
-        self._start(tasks, "reloads", self._reloader.run(self.reload_wanted))
+        self._start(tasks, "retention", self.retention.run)
+        self._start(tasks, "decimation", self.decimation.run)
+        self._start(tasks, "tiers", self.tiers.run)
+        self._start(tasks, "reloads", partial(self._reloader.run, self.reload_wanted))
         # What is here now stays: a collection that walks through all of it would hold up a commit for milliseconds.
         gc.collect()
         gc.freeze()
-        for name, task in self.workloads.tasks().items():
-            self._start(tasks, name, task)
-        await self.workloads.run_configured()
+        for name, work in self.workloads.tasks().items():
+            self._start(tasks, name, work)
+        await self._figures.attempt("workloads", self.workloads.run_configured, None)
 
     async def shutdown(self) -> None:
         """Take nothing more, commit what is here, send the last acknowledgements, and close everything."""
         self.reporter.state = DaemonState.STOPPING
-        self._notifier.stopping(status_line(self._status()))
-        self._notifier.extend(STOP_MORE_S)
-        await self.workloads.end()
+        self._notifier.stopping(self._line())
+        self._notifier.extend(STOP_MORE_S + PART_WITHIN_S)
+        ending = [self._figures.attempt("workloads", self.workloads.end, PART_WITHIN_S)]
         if self.conditions is not None:
-            await self.conditions.end()
+            ending.append(self._figures.attempt("conditions", self.conditions.end, PART_WITHIN_S))
+        await asyncio.gather(*ending)
         await self._path.stop_taking()
         await self._path.finish()
         self._notifier.extend(CLOSE_WITHIN_S)
         await self._path.close_sources()
         self._api.stop()
         await end_tasks(*self._background)
-        await self.storage.close()
+        await self._figures.attempt("storage", self.storage.close, PART_WITHIN_S)
         if self._serving is not None:
             await asyncio.gather(self._serving, return_exceptions=True)
-        await self.calibrations.close()
+        await self._figures.attempt("calibrations", self.calibrations.close, PART_WITHIN_S)
         if self.folders is not None:
-            await self.folders.close()
+            await self._figures.attempt("folders", self.folders.close, PART_WITHIN_S)
         await self.store.close()
 
-    def _start(self, tasks: asyncio.TaskGroup, name: str, what: Coroutine[Any, Any, None]) -> None:
-        """Run something until the end, which cancels it."""
-        self._background.append(tasks.create_task(what, name=name))
+    def _start(self, tasks: asyncio.TaskGroup, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run what is for people until the end, which cancels it; its errors end nothing."""
+        self._background.append(tasks.create_task(self._figures.keep_running(name, work), name=name))
 
     async def _find_store(self, stop: asyncio.Event) -> dict[str, InStore] | None:
         """What the store has, as soon as it answers; None when `stop` came first. May start the sources before."""
@@ -351,7 +362,7 @@ class Service:
 
     def _say_ready(self, taking: str) -> None:
         self.events.info(f"{taking} at {', '.join(self.addresses.sources)}; API at {self._api.address}")
-        self._notifier.ready(status_line(self._status()))
+        self._notifier.ready(self._line())
         self._ready(self.addresses)
 
     def _note_risk(self) -> None:
@@ -359,6 +370,9 @@ class Service:
             pipeline.note_risk(self._store_report.risk_ms(pipeline.durability))
 
     # --- what others ask ----------------------------------------------------------------------------------------
+
+    def _line(self) -> str:
+        return self._figures.ask("status line", lambda: status_line(self._status()), "")
 
     def _status(self) -> Status:
         return self.reporter.status()

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from daemon.web.http import Limits
 from daemon.web.origin import is_origin
 from daemon.web.secrets import from_file, long_enough
+from daemon.web.seldom import SeldomLines
 from daemon.web.server import LimitedServer, bound
 from daemon.web.tls import Identity, client_context, pinned_context
 from dashboard.app import build_app
@@ -34,7 +35,9 @@ LIMITS = Limits(connections=1024, body_bytes=1024 * 1024)
 def main(argv: list[str] | None = None) -> int:
     """Serve the page until told to stop; returns the exit status."""
     given = _parser().parse_args(argv)
-    logging.basicConfig(level=logging.WARNING)
+    lines = logging.StreamHandler()
+    lines.addFilter(SeldomLines())
+    logging.basicConfig(level=logging.WARNING, handlers=[lines])
     try:
         app, identity = _made(given, os.environ)
     except ConfigError as error:

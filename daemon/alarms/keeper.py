@@ -1,7 +1,6 @@
 """The daemon's alarms: made of its status while it runs, kept in its state folder, and changed by orders."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from daemon.alarms.marking import LASTED_S, AlarmMarker, Marking
 from daemon.alarms.memory import MemoryFile
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
+from daemon.core.supervision.figures import Figures
 from schemas.api.alarms import AlarmStatus
 from schemas.api.status import Status
 from schemas.marks import Mark
@@ -25,8 +25,6 @@ LONG_S = 60.0
 CLEARED_EVERY_S = 600.0
 """Time between two events that the same alarm went, where it lasted less than `LONG_S`: one that comes and goes must
 not take the place of all others."""
-
-log = logging.getLogger(__name__)
 
 
 class NotInForce(Exception):
@@ -52,7 +50,9 @@ class AlarmKeeper:
         *,
         marking: Marking | None = None,
         make_mark: Callable[[Mark], Awaitable[bool]] | None = None,
+        figures: Figures | None = None,
     ) -> None:
+        self._figures = figures or Figures(events)
         self._file = MemoryFile(state_dir, outside, events)
         self._events = events
         self._status = status
@@ -61,7 +61,6 @@ class AlarmKeeper:
         self._make_mark = make_mark
         self._marker = AlarmMarker(self._marking)
         self._to_mark = asyncio.Event()
-        self._defect = ""
 
     async def open(self) -> None:
         """Read what the daemon before kept."""
@@ -141,19 +140,8 @@ class AlarmKeeper:
 
     async def _look_again_and_again(self) -> None:
         while True:
-            try:
-                self.look()
-                self._defect = ""
-            except Exception as error:  # the readings are logged all the same
-                self._note(f"{type(error).__name__}: {error}")
+            self._figures.ask("alarms", self.look, None)
             await asyncio.sleep(LOOK_EVERY_S)
-
-    def _note(self, defect: str) -> None:
-        """Report once, from an except clause, that the status could not be judged: the alarms stay as they were."""
-        if defect != self._defect:
-            log.exception("the alarms cannot be made of the status")
-            self._events.error(f"alarms are not up to date: {defect} (a defect of triggerlog, see the log)")
-        self._defect = defect
 
     async def _mark(self, make: Callable[[Mark], Awaitable[bool]]) -> None:
         """Make the marks that alarms ask for: remembered first, so that a kill makes none twice, and loses none."""

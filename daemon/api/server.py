@@ -3,6 +3,7 @@
 import contextlib
 import socket
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from daemon.api.app import make_app
 from daemon.api.folder_intervals import BLOCK, BLOCK_BYTES, COLUMNS_BYTES, INTERVALS
@@ -10,6 +11,7 @@ from daemon.api.service import ApiService
 from daemon.core.configuration import LoadedConfig, identity_of
 from daemon.core.configuration.api_token import api_token
 from daemon.core.outcome import cannot_listen
+from daemon.core.process import descriptors
 from daemon.web.http import Limits
 from daemon.web.server import LimitedServer, bound
 from daemon.web.tls import Identity
@@ -67,8 +69,9 @@ class ApiServer:
             CommandFailed: the address is taken, or is none.
         """
         listening = self._bind()
-        host, port = listening.getsockname()[:2]
-        self.address = f"{self._server.scheme}://{in_url(host)}:{port}"
+        # Served again after an error, it is found at the same port.
+        host, self._port = listening.getsockname()[:2]
+        self.address = f"{self._server.scheme}://{in_url(host)}:{self._port}"
         with contextlib.closing(listening):
             await self._server.serve(sockets=[listening])
 
@@ -97,5 +100,7 @@ def api_server(service: ApiService, loaded: LoadedConfig) -> ApiServer:
         api.port,
         token=api_token(loaded),
         identity=identity_of(loaded, api, "api"),
+        # The rest is for senders, the database and the journal, whoever asks.
+        limits=replace(LIMITS, connections=min(LIMITS.connections, descriptors.limit() // 4)),
         proxies=api.trusted_proxies,
     )

@@ -10,8 +10,9 @@ from urllib.request import url2pathname
 from daemon.core.outcome import CommandFailed, fix_of, reason_of
 from schemas.checking.problems import printable
 
-MOST_BYTES = 64 * 2**20
-"""A payload of more bytes is refused: calibrations of 30,000 instruments are a tenth of that."""
+MOST_BYTES = 32 * 2**20
+"""A payload of more bytes, as a file or when decoded, is refused: calibrations of 30,000 instruments are a third of
+that."""
 
 PATIENCE_S = 20.0
 
@@ -119,14 +120,18 @@ class _Address:
         try:
             async with (
                 httpx.AsyncClient(timeout=PATIENCE_S, trust_env=False) as client,
-                client.stream("GET", whole) as answer,
+                client.stream("GET", whole, headers={"Accept-Encoding": "identity"}) as answer,
             ):
                 # A redirect is no success, too: it may lead anywhere.
                 if not answer.is_success:
                     raise PayloadUnusable(
                         "url", f"{whole} answers {answer.status_code}", "put it there, or correct conditions.payloads"
                     )
-                async for part in answer.aiter_bytes():
+                # What is compressed may become a thousand times as much, and more than once.
+                if (encoding := answer.headers.get("Content-Encoding", "identity")) != "identity":
+                    fix = "let the server send it as it is"
+                    raise PayloadUnusable("url", f"{whole} is sent with Content-Encoding {encoding}", fix)
+                async for part in answer.aiter_raw():
                     content += part
                     if len(content) > MOST_BYTES:
                         break

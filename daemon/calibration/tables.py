@@ -6,9 +6,16 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from daemon.calibration.payloads import PayloadFiles, PayloadUnusable, verified
+from daemon.calibration.payloads import MOST_BYTES, PayloadFiles, PayloadUnusable, verified
 from schemas.checking.problems import Problem
-from schemas.conditions.calibration import BpmPayload, PayloadRefused, bpm_payload, bpm_payload_of_rows, table_of
+from schemas.conditions.calibration import (
+    BpmInstrument,
+    BpmPayload,
+    PayloadRefused,
+    bpm_payload,
+    bpm_payload_of_rows,
+    table_of,
+)
 from schemas.readings import MAX_INSTRUMENTS, Array, InstrumentGroup
 
 CACHE_BYTES = 64 * 2**20
@@ -94,17 +101,12 @@ def _payload(content: bytes) -> BpmPayload:
 
 
 def _rows(content: bytes) -> list[dict[str, Any]]:
-    import pyarrow as pa  # noqa: PLC0415 - it is in an extra
-    import pyarrow.parquet as pq  # noqa: PLC0415
+    from daemon.calibration.parquet import TableRefused, read_columns  # noqa: PLC0415 - pyarrow is in an extra
 
+    names = list(BpmInstrument.model_fields)
     try:
-        file = pq.ParquetFile(pa.BufferReader(content))
-        if file.metadata.num_rows > MAX_INSTRUMENTS:  # a small file may hold many
-            problem = f"it has {file.metadata.num_rows:,} rows"
-            raise PayloadRefused(Problem(field="(file)", problem=problem, fix="give a row an instrument"))
-        rows: list[dict[str, Any]] = file.read().to_pylist()
-    except pa.ArrowException as error:
-        raise PayloadRefused(
-            Problem(field="(file)", problem=f"it is no Parquet that can be read ({error})", fix="write it again")
-        ) from None
+        table = read_columns(content, names, most_rows=MAX_INSTRUMENTS, most_bytes=MOST_BYTES, others_are_refused=True)
+    except TableRefused as refused:
+        raise PayloadRefused(Problem(field=refused.field, problem=refused.problem, fix=refused.fix)) from None
+    rows: list[dict[str, Any]] = table.to_pylist()
     return rows

@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
+from pathlib import Path
 
 VISITS_NEED = {"lsst": "lsst-sphgeom"}
 """What visits need beyond the daemon (the extra `visits`): packages by the names of their modules."""
@@ -52,7 +53,22 @@ def fix_of(error: OSError, otherwise: str) -> str:
             return "free space on its disk"
         case errno.ENAMETOOLONG:
             return "give it a shorter path"
+        case errno.EFBIG if error.strerror:
+            return error.strerror
     return otherwise
+
+
+def read_at_most(path: Path, most: int) -> bytes:
+    """Read a file that somebody names.
+
+    Raises:
+        OSError: it cannot be read, or has more bytes (EFBIG), of which `fix_of` gives the limit.
+    """
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, f"give one of at most {most / 2**20:g} MiB", str(path))
+    return content
 
 
 def file_words(error: OSError) -> str:

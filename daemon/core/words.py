@@ -1,10 +1,26 @@
 """Words: how lines for an operator are put together."""
 
+import re
 import time
 from collections.abc import Iterable
+from typing import Any
 
 NAMED = 5
 """Instruments named in one line; of more it says how many there are."""
+
+
+FORMULA = r"^('*[=+\-@\t\r])"
+"""The beginning of a text that a spreadsheet takes for a formula, or that has been kept from being one."""
+
+
+def cell(value: Any) -> Any:
+    """Return a value for a CSV: text that a spreadsheet would take for a formula has an apostrophe before it."""
+    return re.sub(FORMULA, r"'\1", value) if isinstance(value, str) else value
+
+
+def text_of(cell: str) -> str:
+    """Return the text that was written as a cell of a CSV."""
+    return cell[1:] if cell.startswith("'") and re.match(FORMULA, cell) else cell
 
 
 def listing(names: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ uvicorn alone waits for ever for a request that never ends, and holds whatever h
 """
 
 import asyncio
-from collections import Counter
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -44,10 +44,58 @@ class _Refused(Exception):
     """The request is over a limit, or none; the arguments are the status, what is wrong, and what to do."""
 
 
+class IdleConnections:
+    """Connections of a server that make room for others: by address, those that rest longest first.
+
+    Each step takes the same time, however many there are: somebody who holds all of them costs the next one no more.
+
+    leaving: connections that are being closed, which take no place any more.
+    """
+
+    def __init__(self) -> None:
+        self.leaving: set[HttpToolsProtocol] = set()
+        self._of: dict[str, OrderedDict[LimitedHttp, None]] = {}
+        self._by_count: dict[int, OrderedDict[str, None]] = {}
+        self._most = 0
+
+    def add(self, connection: "LimitedHttp") -> None:
+        """Add a connection as the one that has rested for the shortest time."""
+        self.remove(connection)
+        idle = self._of.setdefault(connection.who, OrderedDict())
+        idle[connection] = None
+        self._moved(connection.who, len(idle) - 1, len(idle))
+
+    def remove(self, connection: "LimitedHttp") -> None:
+        """Remove a connection that is busy or gone; one that is not there is fine."""
+        idle = self._of.get(connection.who)
+        if idle is not None and connection in idle:
+            del idle[connection]
+            self._moved(connection.who, len(idle) + 1, len(idle))
+
+    def longest(self) -> "LimitedHttp | None":
+        """Return the connection that has rested longest, of the address that has the most of them."""
+        if not self._most:
+            return None
+        return next(iter(self._of[next(iter(self._by_count[self._most]))]))
+
+    def _moved(self, who: str, before: int, now: int) -> None:
+        if before:
+            del self._by_count[before][who]
+            if not self._by_count[before]:
+                del self._by_count[before]
+        if now:
+            self._by_count.setdefault(now, OrderedDict())[who] = None
+        else:
+            del self._of[who]
+        if now > self._most or self._most not in self._by_count:
+            self._most = now
+
+
 class LimitedHttp(HttpToolsProtocol):
     """uvicorn's protocol, with limits."""
 
     limits: ClassVar[Limits]
+    idle: ClassVar[IdleConnections]
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -59,25 +107,24 @@ class LimitedHttp(HttpToolsProtocol):
         """Whether a request ended with what came last."""
         self._is_sending = True
         """Whether the client owes (the rest of) a request."""
-        self.idle_since = 0.0
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is lost with it: no whole request waits for its answer."""
-        return self._is_sending and not self.transport.is_closing()
+        self.who = ""
+        """The address that its connections are counted by."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Let a client in, if there is room or can be made."""
         super().connection_made(transport)
-        self.idle_since = self.loop.time()
+        self.who = neighbourhood(self.client[0]) if self.client else ""
         if not self._make_room():
             self._refuse(503, "too many connections, all of them busy", "try again later")
             return
+        self.idle.add(self)
         self._until(self.limits.request_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go."""
+        """Release its place."""
         self._disarm()
+        self.idle.remove(self)
+        self.idle.leaving.discard(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -138,12 +185,14 @@ class LimitedHttp(HttpToolsProtocol):
             self._rest()
         else:
             self._is_sending = False
+            self.idle.remove(self)
             self._until(self.limits.answer_s)
 
     def on_response_complete(self) -> None:
         """The answer is written."""
         super().on_response_complete()
         if self.transport.is_closing() or not self.cycle.response_complete:
+            self._leave()
             self._until(self.limits.answer_s)
         else:
             self._rest()
@@ -151,16 +200,25 @@ class LimitedHttp(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         """Nothing more was asked."""
         super().timeout_keep_alive_handler()
+        self._leave()
         # What was answered may still wait for a client that never takes it.
         self._until(self.limits.answer_s)
 
     def _rest(self) -> None:
         self._disarm()
-        self._is_sending, self.idle_since = True, self.loop.time()
+        self._is_sending = True
+        self.idle.add(self)
+
+    def _leave(self) -> None:
+        """Give its place to others, if it is being closed; what was answered may still be on its way."""
+        if self.transport.is_closing():
+            self.idle.remove(self)
+            self.idle.leaving.add(self)
 
     def _upgrade(self) -> None:
         self._disarm()
         if self._should_upgrade():
+            self.idle.remove(self)
             self.handle_websocket_upgrade()
         else:
             self._refuse(400, "the protocol that is asked for is not known", "ask for a WebSocket, or for none")
@@ -191,6 +249,7 @@ class LimitedHttp(HttpToolsProtocol):
             self._until(min(LINGER_S, self.limits.request_s))
         else:
             self.transport.close()
+            self._leave()
             # It may never take the answer, and then it goes without.
             self._until(self.limits.request_s)
 
@@ -206,25 +265,17 @@ class LimitedHttp(HttpToolsProtocol):
     def drop(self) -> None:
         """Close it now, whatever is under way."""
         self.transport.abort()
+        self._leave()
 
     def _make_room(self) -> bool:
-        if len(self.connections) <= self.limits.connections:
+        if len(self.connections) - len(self.idle.leaving) <= self.limits.connections:
             return True
-        there = [one for one in self.connections if one.transport is not None and not one.transport.is_closing()]
-        if len(there) <= self.limits.connections:
-            return True
-        idle = [one for one in there if isinstance(one, LimitedHttp) and one.is_idle and one is not self]
-        if not idle:
-            return False
-        many = Counter(map(_who, idle)).most_common(1)[0][0]
-        min((one for one in idle if _who(one) == many), key=lambda one: one.idle_since).drop()
-        return True
-
-
-def _who(connection: HttpToolsProtocol) -> str:
-    return neighbourhood(connection.client[0]) if connection.client else ""
+        longest = self.idle.longest()
+        if longest is not None:
+            longest.drop()
+        return longest is not None
 
 
 def limited(limits: Limits) -> type[LimitedHttp]:
     """The protocol with these limits, as uvicorn takes it."""
-    return type("LimitedHttp", (LimitedHttp,), {"limits": limits})
+    return type("LimitedHttp", (LimitedHttp,), {"limits": limits, "idle": IdleConnections()})

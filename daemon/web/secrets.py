@@ -6,6 +6,9 @@ from pathlib import Path
 
 from schemas.checking.problems import ConfigError, wrong
 
+LONGEST = 64 * 1024
+"""Characters of a secret."""
+
 
 def same(given: str, secret: str) -> bool:
     """Compare in a time that does not tell how much of it was right."""
@@ -33,7 +36,8 @@ def from_file(path: Path, *, field: str, what: str = "password") -> str:
         ConfigError: it cannot be read, or has none.
     """
     try:
-        secret = path.read_text(encoding="utf-8").partition("\n")[0].removesuffix("\r")
+        with path.open(encoding="utf-8") as file:
+            secret = file.readline(LONGEST).removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "it is not UTF-8 text"
         fix = f"give a file that the daemon may read, with the {what} in its first line"

@@ -7,6 +7,7 @@ from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from daemon.web.http import Limits, limited
@@ -20,6 +21,14 @@ RENEW_TICKS = 600
 """Ticks (of a tenth of a second) between two looks whether the certificate was renewed."""
 INCOMING_FRAME = 64 * 1024
 """Bytes of a WebSocket message from a client: ours send none."""
+
+
+class _WebSocket(WebSocketsSansIOProtocol):
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send what the application answers."""
+        await super().send(message)
+        # uvicorn takes one that was refused with an answer for a defect of the application, and logs an error.
+        self.handshake_complete = self.handshake_complete or (self.initial_response is not None and self.close_sent)
 
 
 class LimitedServer(uvicorn.Server):
@@ -44,7 +53,7 @@ class LimitedServer(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
-            ws=WebSocketsSansIOProtocol,
+            ws=_WebSocket,
             ws_max_size=INCOMING_FRAME,
             proxy_headers=bool(proxies),
             forwarded_allow_ips=with_mapped(proxies),

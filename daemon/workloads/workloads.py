@@ -71,9 +71,9 @@ class Workloads:
         self.governor.configure(config.readers.governor)
         self.readers.change(config.conditions)
 
-    def tasks(self) -> dict[str, Coroutine[Any, Any, None]]:
+    def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         """What has to run while the daemon does, by name."""
-        return {"governor": self.governor.run()}
+        return {"governor": self.governor.run}
 
     def status(self) -> WorkloadsStatus:
         """How each of them is."""

@@ -428,6 +428,11 @@ class Status(Model):
     )
     tiers: TiersStatus | None = Field(default=None, description="places for readings; null without `[[tiers]]`")
     disk: DiskStatus | None = Field(default=None, description="null where its file system does not say")
+    unavailable: dict[str, str] = Field(
+        default={},
+        description="figures, alarms and tasks that fail now, by name, and why: what is not known is left out, or as "
+        "it was last; readings are logged all the same",
+    )
     alarms: list[AlarmStatus] = Field(
         default=[], description="those in force: what nobody has dealt with first, of it the most severe"
     )

@@ -208,3 +208,12 @@ def _fix_of_type(at: Place, value: Any) -> str:
     if inner is str:
         return "write it in quotes"
     return f"use {EXPECTED.get(inner, 'another value')}"
+
+
+JSON_VALUES = 2_000_000
+"""Values of a JSON text that are read: each takes up to 100 times its bytes."""
+
+
+def has_too_many_values(content: bytes) -> bool:
+    """Tell whether a JSON text has more than JSON_VALUES values, before it is read."""
+    return content.count(b",") + content.count(b"{") + content.count(b"[") > JSON_VALUES

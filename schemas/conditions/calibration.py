@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, ValidationError, model_validator
+from pydantic import FailFast, Field, ValidationError, model_validator
 
-from schemas.checking.problems import Problem, problems, refuse, wrong
+from schemas.checking.problems import JSON_VALUES, Problem, has_too_many_values, problems, refuse, wrong
 from schemas.checking.section import Section
-from schemas.readings import Array, Channel, InstrumentGroup
+from schemas.readings import MAX_INSTRUMENTS, Array, Channel, InstrumentGroup
 
 KIND = "bpm"
 """The kind of these payloads, and the payload type that a list of them has where none is configured."""
@@ -69,7 +69,10 @@ class BpmPayload(Section):
     """Calibrations of instruments, each of them once."""
 
     kind: Literal["bpm"] = Field(description="What is calibrated: `bpm`.")
-    instruments: tuple[BpmInstrument, ...] = Field(min_length=1, description="The instruments.")
+    # One problem is named: of a list of rubbish all would take a thousand times its memory.
+    instruments: Annotated[tuple[BpmInstrument, ...], FailFast()] = Field(
+        min_length=1, max_length=MAX_INSTRUMENTS, description="The instruments."
+    )
 
     @model_validator(mode="after")
     def _names_each_once(self) -> "BpmPayload":
@@ -96,6 +99,9 @@ def bpm_payload(content: bytes) -> BpmPayload:
     Raises:
         PayloadRefused: it is no such JSON; the first problem is named.
     """
+    if has_too_many_values(content):
+        fix = "give the calibrations of this group alone"
+        raise PayloadRefused(Problem(field="(file)", problem=f"it has more than {JSON_VALUES:,} values", fix=fix))
     with _first_problem():
         return BpmPayload.model_validate_json(content, strict=True)
 

@@ -1,5 +1,6 @@
 """What a person orders through the page: sent on with that person's token, and from this page alone."""
 
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -130,3 +131,45 @@ def test_another_page_cannot_have_a_browser_call_back(page: httpx.Client, origin
         assert "a page of another origin" in answer.json()["detail"]
     own = page.post("/_dash-update-component", content=b"{}", headers={"origin": str(page.base_url).rstrip("/")})
     assert own.status_code != 403
+
+
+CALL: dict[str, Any] = {
+    "output": "fill-storage.children",
+    "outputs": {"id": "fill-storage", "property": "children"},
+    "inputs": [{"id": "open-storage", "property": "data", "value": True}],
+    "changedPropIds": ["open-storage.data"],
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        (b"", "it is not valid JSON"),
+        (b"{", "it is not valid JSON"),
+        (b"[" * 200_000, "it is not valid JSON"),
+        (b'"\xff"', "it is not valid JSON"),
+        ([], "there is no JSON object"),
+        ({}, "output: there is no such callback"),
+        (CALL | {"output": []}, "output: there is no such callback"),
+        (CALL | {"output": "no.such"}, "output: there is no such callback"),
+        (CALL | {"inputs": []}, "inputs: there are not 1 of them"),
+        (CALL | {"inputs": {}}, "inputs: there are not 1 of them"),
+        (CALL | {"inputs": [1]}, "inputs[0]: it is not open-storage.data"),
+        (CALL | {"inputs": [{"id": "open-storage"}]}, "inputs[0]: it is not open-storage.data"),
+        (CALL | {"inputs": [{"id": [], "property": 3}]}, "inputs[0]: it is not open-storage.data"),
+        (CALL | {"state": [1]}, "state: there are not 0 of them"),
+        (CALL | {"outputs": [7]}, "outputs: they are not those of the callback"),
+        (CALL | {"outputs": None}, "outputs: they are not those of the callback"),
+        (CALL | {"changedPropIds": 3}, "changedPropIds: it is no list of names"),
+        (CALL | {"changedPropIds": [{}]}, "changedPropIds: it is no list of names"),
+    ],
+)
+def test_a_call_that_no_page_sends_is_refused_with_what_is_wrong(page: httpx.Client, body: Any, wrong: str) -> None:
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    for url in ("/_dash-update-component", "/_dash-update-component?x=1"):
+        answer = page.post(url, content=content, headers={"content-type": "application/json; charset=utf-8"})
+        assert answer.status_code == 400, answer.text
+        assert answer.json()["detail"] == f"the body is no call of this page: {wrong}"
+    assert page.post("/_dash-update-component", content=content).status_code == 400
+    called = page.post("/_dash-update-component", json=CALL)
+    assert (called.status_code, "fill-storage" in called.text) == (200, True)

@@ -1,5 +1,6 @@
 """Reads the configuration file and what it refers to: the state folder, and the password's place."""
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -7,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
-from daemon.core.outcome import reason_of
+from daemon.core.outcome import read_at_most, reason_of
 from daemon.web.secrets import from_either
 from daemon.web.tls import Identity
 from schemas.checking.addresses import is_loopback
@@ -16,6 +17,8 @@ from schemas.checking.problems import without_passwords, wrong
 from schemas.config import Config, ConfigError, DatabaseConfig, Problem, ReadersConfig, parse_config
 from schemas.config.listeners import Listener
 
+MOST_BYTES = 4 * 2**20
+"""Of a configuration file: one with 30,000 instruments by name is a tenth of that."""
 CREDENTIAL = "credential:"
 """Begins a path that names a credential, which systemd hands to a unit by LoadCredential."""
 
@@ -95,12 +98,16 @@ def warnings(loaded: LoadedConfig) -> list[Problem]:
 def _text(path: Path, field: str, subject: str, fix: str) -> str:
     """Read a file; `field` and `subject` say in a message which setting and which file it is about."""
     try:
-        return path.read_text(encoding="utf-8")
+        return read_at_most(path, MOST_BYTES).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         problem = wrong(f"{subject}is not UTF-8 text", fix, field)
     except OSError as error:
-        problem = wrong(f"{subject}cannot be read ({(error.strerror or str(error)).lower()})", fix, field)
+        problem = wrong(f"{subject}cannot be read ({reason_of(error)})", _fix_of(error, fix), field)
     raise ConfigError([problem])
+
+
+def _fix_of(error: OSError, otherwise: str) -> str:
+    return (error.errno == errno.EFBIG and error.strerror) or otherwise
 
 
 def _state_dir(folder: Path, config: Config) -> Path:

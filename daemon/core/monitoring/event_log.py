@@ -106,6 +106,8 @@ class EventLog:
         for path in (self._taken, self._taking):
             if path.exists():
                 self.ended, self.last_ns = path == self._taken, path.stat().st_mtime_ns
+        for path in filter(Path.exists, (self._path, self._older)):
+            path.chmod(path.stat().st_mode & 0o640)  # an earlier version let everybody read it
         self.earlier = read_events(folder)[-most:]
         if self._path.exists():
             self._is_torn = not (b"\n" + self._path.read_bytes()).endswith(b"\n")
@@ -148,7 +150,7 @@ class EventLog:
         if self._path.exists() and self._path.stat().st_size > MOST_BYTES:
             self._path.replace(self._older)
         is_torn, self._is_torn = self._is_torn, True
-        with self._path.open("ab") as file:
+        with open(self._path, "ab", opener=partial(os.open, mode=0o640)) as file:
             file.write(b"\n" * is_torn + line + b"\n")
         self._is_torn = False
 

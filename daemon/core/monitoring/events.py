@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from daemon.core.monitoring.event_log import EventLog
 from daemon.core.words import duration
+from daemon.web.seldom import Seldom, with_left_out
 from schemas.api.status import Event
 from schemas.states import Severity
 
@@ -49,7 +50,7 @@ class Events:
     def __init__(self, kept: EventLog | None = None) -> None:
         self._kept = kept
         self._events: deque[Event] = deque(reversed(kept.earlier) if kept else (), maxlen=KEPT)
-        self._last: dict[str, tuple[float, int]] = {}  # by kind: when it was recorded last, and how often not since
+        self._seldom = Seldom()
 
     def record(self, severity: Severity, text: str) -> None:
         """Log an event and keep it."""
@@ -136,17 +137,15 @@ class Events:
 
     def info_seldom(self, kind: str, text: str, every_s: float) -> None:
         """Record what is good to know: one of a kind in `every_s`, with how many were left out before it."""
-        self._record_seldom(Severity.INFO, kind, text, every_s)
+        self.seldom(Severity.INFO, kind, text, every_s)
 
     def warning_seldom(self, kind: str, text: str) -> None:
         """Warn of what a sender can provoke: one of a kind in `OFTEN_S`, with how many were left out before it."""
-        self._record_seldom(Severity.WARNING, kind, text, OFTEN_S)
+        self.seldom(Severity.WARNING, kind, text, OFTEN_S)
 
-    def _record_seldom(self, severity: Severity, kind: str, text: str, every_s: float) -> None:
-        moment = time.monotonic()
-        before, left_out = self._last.get(kind, (-every_s, 0))
-        if moment - before < every_s:
-            self._last[kind] = before, left_out + 1
-            return
-        self._last[kind] = moment, 0
-        self.record(severity, f"{text} (and {left_out} more times before)" if left_out else text)
+    def seldom(self, severity: Severity, kind: str, text: str, every_s: float) -> bool:
+        """Record one of a kind in `every_s`, with how many were left out before it; tell whether it was recorded."""
+        left_out = self._seldom.take(kind, every_s)
+        if left_out is not None:
+            self.record(severity, with_left_out(text, left_out))
+        return left_out is not None

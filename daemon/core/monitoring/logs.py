@@ -6,6 +6,8 @@ import sys
 import time
 from enum import StrEnum
 
+from daemon.web.seldom import SeldomLines
+
 
 class LogLevel(StrEnum):
     """How much is logged; each level holds those after it."""
@@ -40,6 +42,8 @@ def start_logging(level: LogLevel) -> None:
         formatter.converter = time.gmtime
         formatter.datefmt = formatter.default_time_format
         handler.setFormatter(formatter)
+    # Events that others can cause are limited by their kinds.
+    handler.addFilter(SeldomLines("triggerlog"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # A line for every request and connection is noise beside what the daemon itself has to say.
     for name in ("httpx", "httpcore", "uvicorn", "websockets"):

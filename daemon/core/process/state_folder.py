@@ -1,6 +1,7 @@
 """The state folder belongs to one process at a time: to the daemon, or to a command that changes what lies in it."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,14 @@ RESTORING = "restoring"
 
 class StateFolderInUse(CommandFailed):
     """Another process has it."""
+
+
+def close_to_others() -> None:
+    """Keep from other users what this process and its children write, as far as that is not so already.
+
+    Folders can be passed through, not listed: root runs the embedded PostgreSQL in one of them under another account.
+    """
+    os.umask(os.umask(0o077) | 0o026)
 
 
 @contextlib.contextmanager

@@ -30,6 +30,12 @@ class Notifier:
         self.watchdog_s = _watchdog_s(environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", ""))
         self._is_heard = True
         self._status = ""
+        self._socket: socket.socket | None = None
+
+    def __del__(self) -> None:
+        """Close the socket."""
+        if self._socket is not None:
+            self._socket.close()
 
     @property
     def is_wanted(self) -> bool:
@@ -44,7 +50,7 @@ class Notifier:
     def status(self, text: str) -> None:
         """Say in a line what it does now, if that is news."""
         line = _one_line(text)
-        if line != self._status:
+        if line and line != self._status:
             self._status = line
             self._send(f"STATUS={line}")
 
@@ -69,9 +75,10 @@ class Notifier:
         if self._address is None:
             return
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
-                sending.settimeout(PATIENCE_S)
-                sending.sendto("\n".join(lines).encode(), self._address)
+            if self._socket is None:  # and kept: later there may be no descriptor for one
+                self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                self._socket.settimeout(PATIENCE_S)
+            self._socket.sendto("\n".join(lines).encode(), self._address)
         except OSError as error:
             if self._is_heard:
                 log.warning("the service manager does not take messages: %s", error.strerror or error)

@@ -31,15 +31,22 @@ class Supervision:
     time, so that the service manager acts after one and a half times of it (a committer has the time of its attempts
     on top).
 
-    parts: what has to move; asked while the daemon is `running` only, the start and the end have limits
-        of their own.
+    Nothing that is for people stands between the pipeline and the watchdog: the status line may fail.
+
+    state: of the daemon. line: how it is, in words; empty where nobody knows. parts: what has to move; asked while the
+        daemon is `running` only, the start and the end have limits of their own.
     """
 
     def __init__(
-        self, notifier: Notifier, status: Callable[[], Status], parts: Callable[[], list[Part]], events: Events
+        self,
+        notifier: Notifier,
+        state: Callable[[], DaemonState],
+        line: Callable[[], str],
+        parts: Callable[[], list[Part]],
+        events: Events,
     ) -> None:
         self._notifier = notifier
-        self._status = status
+        self._state, self._line = state, line
         self._parts = parts
         self._events = events
         limit_s = notifier.watchdog_s
@@ -60,13 +67,13 @@ class Supervision:
 
     def look(self) -> None:
         """Say how it is now, and feed the watchdog if nothing is stuck."""
-        status = self._status()
-        self._notifier.status(status_line(status))
-        if status.state is DaemonState.STARTING:
+        state = self._state()
+        self._notifier.status(self._line())
+        if state is DaemonState.STARTING:
             self._notifier.extend(START_MORE_S)
         if self._watch is None:
             return
-        is_running = status.state in (DaemonState.RUNNING, DaemonState.STORE_AWAY)
+        is_running = state in (DaemonState.RUNNING, DaemonState.STORE_AWAY)
         stuck = self._watch.look(self._parts() if is_running else (), asyncio.get_running_loop().time())
         self._say(stuck)
         if not stuck:

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +13,7 @@ import psutil
 
 from daemon.core.monitoring.events import Events
 from daemon.core.monitoring.metrics import Rates
+from daemon.core.supervision.figures import Figures
 from daemon.pipeline.figures import PipelineFigures
 from daemon.pipeline.instruments import Finding
 from daemon.pipeline.instruments.desync import Kind
@@ -117,7 +119,9 @@ class Reporter:
         retention: Callable[[], RetentionStatus | None] = lambda: None,
         decimation: Callable[[], DecimationStatus | None] = lambda: None,
         tiers: Callable[[], TiersStatus | None] = lambda: None,
+        figures: Figures | None = None,
     ) -> None:
+        self._figures = figures or Figures(events)
         self.pipelines = pipelines
         self._intakes = intakes
         self.state = DaemonState.STARTING
@@ -143,7 +147,8 @@ class Reporter:
         self._current: dict[str, GroupRates] = {}
         self._process = psutil.Process()
         self._process.cpu_percent()
-        self._cpu = 0.0
+        self._cpu = self._memory_mib = 0.0
+        self._known_store = store.status(())
         self._away_since_ns: int | None = None
         self._cpu_at_ns = self._started_ns
 
@@ -168,26 +173,33 @@ class Reporter:
     def sample(self) -> None:
         """Take the counters for the rates."""
         moment = time.monotonic_ns()
-        self.look_at_store()
+        self._figures.ask("database", self.look_at_store, None)
         for intake in self._intakes.values():
             intake.look()
         for name, pipeline in self.pipelines.items():
             pipeline.look()
-            figures = pipeline.figures()
-            assembled, committed = figures.assembled, figures.committed
-            self._current[name] = GroupRates(
-                *self._rates.setdefault(name, Rates()).sample(
-                    moment,
-                    assembled.complete + assembled.incomplete,
-                    committed.triggers,
-                    assembled.received,
-                    committed.readings,
-                )
-            )
+            rates = partial(self._rates_of, pipeline, moment)
+            self._current[name] = self._figures.ask(f"rates of group {name}", rates, NO_RATES)
         if moment - self._cpu_at_ns >= 1_000_000_000:
-            self._cpu, self._cpu_at_ns = self._process.cpu_percent(), moment
-            self._disk = _disk(self._state_dir, self._growth_here())
-            self._is_synchronised = clock_is_synchronised()
+            self._cpu_at_ns, ask = moment, self._figures.ask
+            self._cpu = ask("processor", self._process.cpu_percent, self._cpu)
+            self._memory_mib = ask("memory", lambda: self._process.memory_info().rss / 2**20, self._memory_mib)
+            self._disk = ask("disk", lambda: _disk(self._state_dir, self._growth_here()), None)
+            self._is_synchronised = ask("clock", clock_is_synchronised, None)
+
+    def _rates_of(self, pipeline: Pipeline, moment: int) -> GroupRates:
+        figures = pipeline.figures()
+        assembled, committed = figures.assembled, figures.committed
+        rates = self._rates.setdefault(pipeline.group.name, Rates())
+        return GroupRates(
+            *rates.sample(
+                moment,
+                assembled.complete + assembled.incomplete,
+                committed.triggers,
+                assembled.received,
+                committed.readings,
+            )
+        )
 
     def _growth_here(self) -> float | None:
         """Bytes a day by which the database grows on the state folder's disk; None where it is elsewhere."""
@@ -210,13 +222,26 @@ class Reporter:
             self._events.info(f"the database is back after {away_s:.1f} s")
 
     def _store_status(self) -> StoreStatus:
-        return self._store.status(pipeline.figures() for pipeline in self.pipelines.values())
+        self._known_store = self._store.status(pipeline.figures() for pipeline in self.pipelines.values())
+        return self._known_store
 
     def status(self) -> Status:
-        """The status now."""
+        """The status now; what cannot be found out is left out, or as it was last, and `unavailable` says why."""
         self._sequence += 1
-        moment = time.monotonic_ns()
-        store, workloads = self._store_status(), self._workloads()
+        moment, ask = time.monotonic_ns(), self._figures.ask
+        store = ask("status of store", self._store_status, self._known_store)
+        workloads = ask("status of workloads", self._workloads, WorkloadsStatus())
+        groups = {
+            name: ask(f"status of group {name}", partial(self._group, pipeline, moment), None)
+            for name, pipeline in self.pipelines.items()
+        }
+        intakes = {
+            name: ask(f"status of intake {name}", partial(_intake, intake), None)
+            for name, intake in self._intakes.items()
+        }
+        sources = [
+            ask(f"status of source {number}", source.status, None) for number, source in enumerate(self._sources)
+        ]
         return Status(
             epoch=self._epoch,
             sequence=self._sequence,
@@ -226,25 +251,26 @@ class Reporter:
             version=self._version,
             state=DaemonState.STORE_AWAY if self.state is DaemonState.RUNNING and not store.available else self.state,
             store=store,
-            groups={name: self._group(pipeline, moment) for name, pipeline in self.pipelines.items()},
-            intakes={name: status for name, intake in self._intakes.items() if (status := _intake(intake)) is not None},
-            sources=[source.status() for source in self._sources],
+            groups={name: group for name, group in groups.items() if group is not None},
+            intakes={name: intake for name, intake in intakes.items() if intake is not None},
+            sources=[source for source in sources if source is not None],
             readers=workloads.readers,
             experiment=workloads.experiment,
             governor=workloads.governor,
             visits=workloads.visits,
             snapshots=workloads.snapshots,
-            conditions=self._conditions(),
-            marks=self._marks(),
-            retention=self._retention(),
-            decimation=self._decimation(),
-            tiers=self._tiers(),
+            conditions=ask("status of conditions", self._conditions, None),
+            marks=ask("status of marks", self._marks, None),
+            retention=ask("status of retention", self._retention, None),
+            decimation=ask("status of decimation", self._decimation, None),
+            tiers=ask("status of tiers", self._tiers, None),
             disk=self._disk,
-            alarms=self._alarms(),
+            alarms=ask("status of alarms", self._alarms, []),
+            unavailable=self._figures.unavailable,
             events=self._events.newest(),
             limits={name: float(getattr(self._config.alarms, name)) for name in LIMITS},
             cpu_percent=self._cpu,
-            memory_mib=self._process.memory_info().rss / 2**20,
+            memory_mib=self._memory_mib,
             clock_is_synchronised=self._is_synchronised,
         )
 

@@ -12,6 +12,7 @@ from daemon.core.configuration import load_config
 from daemon.core.imports import uncollected
 from daemon.core.monitoring.logs import LogLevel, start_logging
 from daemon.core.outcome import CommandFailed, examples
+from daemon.core.process.state_folder import close_to_others
 from daemon.tools.options import File
 
 EPILOG = examples("triggerlog run beam.toml", "triggerlog run beam.toml --log-level debug --loop asyncio")
@@ -32,6 +33,7 @@ def run(
 ) -> None:
     """Run the daemon until SIGTERM or Ctrl-C; it commits what it has received before it ends."""
     start_logging(log_level)
+    close_to_others()
     loaded = load_config(file)
     # Imported here: a wrong configuration is told of, and every help is shown, without the server's libraries.
     with uncollected():

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
-from daemon.core.outcome import CommandFailed, fix_of, reason_of
+from daemon.calibration.parquet import TableRefused, read_columns
+from daemon.core.outcome import CommandFailed, fix_of, read_at_most, reason_of
 from schemas.checking.problems import listed, printable
 from schemas.conditions.intervals import END, KEY_DTYPE, LARGEST, Intervals
 from schemas.readings import Array
@@ -29,6 +30,8 @@ SCHEMA = pa.schema(
 
 HALVES = ("major", "minor")
 ENDINGS = (".jsonl", ".parquet")
+MOST_BYTES, MOST_ROWS = 512 * 2**20, 10_000_000
+"""Of a file that is read, and of its columns when decoded."""
 
 
 def checked_ending(path: Path, option: str) -> str:
@@ -90,16 +93,18 @@ class FileWriter:
 
 def _table(path: Path) -> pa.Table:
     try:
-        with path.open("rb") as file:
-            if path.suffix.lower() == ".parquet":
-                return pq.read_table(file)
-            # What may be null is seen to below, with the row.
-            fields = pa.schema([field.with_nullable(True) for field in SCHEMA])
-            options = pajson.ParseOptions(explicit_schema=fields, unexpected_field_behavior="error")
-            return pajson.read_json(file, parse_options=options)
+        content = read_at_most(path, MOST_BYTES)
+        if path.suffix.lower() == ".parquet":
+            return read_columns(content, SCHEMA.names, most_rows=MOST_ROWS, most_bytes=MOST_BYTES)
+        # What may be null is seen to below, with the row.
+        fields = pa.schema([field.with_nullable(True) for field in SCHEMA])
+        options = pajson.ParseOptions(explicit_schema=fields, unexpected_field_behavior="error")
+        return pajson.read_json(pa.BufferReader(content), parse_options=options)
     except OSError as error:
         fix = fix_of(error, "name a file that is there")
         raise CommandFailed(f"FILE: {path} cannot be read ({reason_of(error)}); {fix}") from None
+    except TableRefused as refused:
+        raise _wrong(path, refused.field, refused.problem, refused.fix) from None
     except pa.ArrowException as error:
         line = printable(str(error).splitlines()[0])
         raise CommandFailed(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from daemon.core.words import cell
 from daemon.pipeline.dead_letters.folder import DeadLetters
 from daemon.pipeline.dead_letters.format import Letter
 from daemon.tools.dead_letters.folder import Taken, read_each
@@ -80,11 +81,12 @@ def export_csv(path: Path, group: InstrumentGroup, letters: DeadLetters) -> Take
     taken = Taken()
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
-        rows.writerow(head)
+        rows.writerow(map(cell, head))
         for letter, block in read_each(letters, group, taken):
             for run, trigger, instrument, *values in readings_of(block, group).tolist():
                 name = group.instruments[instrument]
-                rows.writerow([run, trigger, instrument, name, *values, clock(letter.kept_ns), letter.reason])
+                row = [run, trigger, instrument, cell(name), *values, clock(letter.kept_ns), cell(letter.reason)]
+                rows.writerow(row)
     return taken
 
 

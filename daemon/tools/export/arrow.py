@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from daemon.core.words import FORMULA, cell
 from daemon.tools.export.about import TIME_UNITS, About, FolderAbout, ReducedAbout
 from schemas.folders.blocks import OPEN
 from schemas.readings import CHANNEL_DTYPES, Array
@@ -197,7 +198,9 @@ class CsvWriter:
     def write(self, block: Array) -> None:
         """Add rows."""
         batch = self._columns.of(block)
-        columns = [_rfc3339(column) if pa.types.is_timestamp(column.type) else column for column in batch.columns]
+        columns = [
+            _rfc3339(column) if pa.types.is_timestamp(column.type) else _cells(column) for column in batch.columns
+        ]
         self._rows.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._written))
 
     def close(self) -> None:
@@ -208,7 +211,14 @@ class CsvWriter:
 
 def _heading(field: pa.Field) -> str:
     units = (field.metadata or {}).get(b"units", b"").decode()
-    return f"{field.name} [{units}]" if units else str(field.name)
+    return str(cell(f"{field.name} [{units}]" if units else field.name))
+
+
+def _cells(column: pa.Array) -> pa.Array:
+    """A column of a CSV: see `daemon.core.words.cell`."""
+    if pa.types.is_dictionary(column.type):
+        return pa.DictionaryArray.from_arrays(column.indices, _cells(column.dictionary))
+    return pc.replace_substring_regex(column, FORMULA, r"'\1") if pa.types.is_string(column.type) else column
 
 
 def _type_written(field: pa.Field) -> pa.DataType:

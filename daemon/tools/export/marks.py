@@ -8,11 +8,11 @@ import typer
 
 from backends.base import Store, StoreError, StoreUnavailable
 from daemon.core.moments import rfc3339
+from daemon.core.words import cell
 from daemon.tools.export.span import Span
 from schemas.marks import Mark, MarksWithin
 
 MOST = 100_000
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 COLUMNS = ("time", "time_ns", "until_ns", "text", "author", "group", "id")
 
 
@@ -46,9 +46,4 @@ def write_csv(path: Path, marks: tuple[Mark, ...]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         rows = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         rows.writeheader()
-        rows.writerows({name: _as_text(value) for name, value in row_of(mark).items()} for mark in marks)
-
-
-def _as_text(value: Any) -> Any:
-    """A value that a spreadsheet takes for what it is: text that begins as a formula has an apostrophe before it."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
+        rows.writerows({name: cell(value) for name, value in row_of(mark).items()} for mark in marks)

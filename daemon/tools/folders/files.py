@@ -1,14 +1,18 @@
 """Files with intervals for a folder: CSV, and what numpy saves."""
 
 import csv
+import io
+import math
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from daemon.core.outcome import CommandFailed, fix_of, reason_of
+from daemon.core.outcome import CommandFailed, fix_of, read_at_most, reason_of
+from daemon.core.words import text_of
 from schemas.api.folders import FolderDetails
 from schemas.checking.problems import listed, printable, suggestion
 from schemas.conditions.rules import ConditionsRefused
@@ -17,6 +21,8 @@ from schemas.folders.folders import Column
 from schemas.readings import Array
 
 ENDINGS = (".csv", ".npy", ".npz")
+MOST_BYTES, MOST_CSV_BYTES = 256 * 2**20, 64 * 2**20
+"""Of a file, and of its arrays when unpacked; of a CSV, whose values take ten times as much when they are read."""
 
 Lists = Mapping[str, Sequence[Any]]
 
@@ -41,7 +47,15 @@ def read_block(path: Path, folder: FolderDetails) -> Array:
     except ConditionsRefused as refused:
         field = refused.field.removeprefix("values.")
         raise CommandFailed(printable(f"{path}: {field}: {refused.problem}; {refused.fix}")) from None
-    except (ValueError, csv.Error, zipfile.BadZipFile, EOFError) as error:
+    except (
+        ValueError,
+        csv.Error,
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        NotImplementedError,
+        RuntimeError,
+    ) as error:
         problem = printable(str(error).splitlines()[0] if str(error) else type(error).__name__)
         raise CommandFailed(f"{path}: it cannot be read ({problem}); see docs/folders.md for its form") from None
     if block.dtype.names is None or not {"channel", "since"} <= set(block.dtype.names) or block.ndim != 1:
@@ -50,15 +64,30 @@ def read_block(path: Path, folder: FolderDetails) -> Array:
 
 
 def _saved(path: Path) -> Array:
-    loaded: Array = np.load(path, allow_pickle=False)
+    loaded: Array = _array(path.name, read_at_most(path, MOST_BYTES))
+    return loaded
+
+
+def _array(name: str, content: bytes) -> Array:
+    """Read an array whose own description may promise more than there is: numpy would make room for all of it."""
+    file = io.BytesIO(content)
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    if math.prod(shape) * dtype.itemsize != len(content) - file.tell():
+        raise ValueError(f"{name} has other bytes than its shape and dtype say")
+    loaded: Array = np.load(io.BytesIO(content), allow_pickle=False)
     return loaded
 
 
 def _lists(path: Path, ending: str, folder: FolderDetails) -> Lists:
     if ending == ".csv":
         return _csv(path, folder)
-    with np.load(path, allow_pickle=False) as loaded:
-        arrays = {name: loaded[name] for name in loaded.files}
+    with zipfile.ZipFile(io.BytesIO(read_at_most(path, MOST_BYTES))) as members:
+        sizes = sum(each.file_size for each in members.infolist())
+        if sizes > MOST_BYTES:
+            raise ValueError(f"its arrays have {sizes:,} bytes when unpacked; give at most {MOST_BYTES:,}")
+        arrays = {each.removesuffix(".npy"): _array(each, members.read(each)) for each in members.namelist()}
     return {
         name: [each.decode() for each in array.tolist()] if array.dtype.kind == "S" else array.tolist()
         for name, array in arrays.items()
@@ -66,8 +95,8 @@ def _lists(path: Path, ending: str, folder: FolderDetails) -> Lists:
 
 
 def _csv(path: Path, folder: FolderDetails) -> Lists:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        header, *rows = csv.reader(file, strict=True)
+    file = io.StringIO(read_at_most(path, MOST_CSV_BYTES).decode("utf-8-sig"), newline="")
+    header, *rows = csv.reader(file, strict=True)
     for number, row in enumerate(rows, 2):
         if len(row) != len(header):
             problem = f"line {number} has {len(row)} values, and the header {len(header)}"
@@ -76,7 +105,7 @@ def _csv(path: Path, folder: FolderDetails) -> Lists:
     readers |= {each.name: _reader(each.column()) for each in folder.folder.columns}
     lists = {}
     for name, cells in zip(header, zip(*rows, strict=True) if rows else ((),) * len(header), strict=True):
-        lists[name] = [_read(path, name, line, cell, readers.get(name, str)) for line, cell in enumerate(cells, 2)]
+        lists[name] = [_read(path, name, line, cell, readers.get(name, text_of)) for line, cell in enumerate(cells, 2)]
     return lists
 
 
@@ -89,7 +118,7 @@ def _read(path: Path, name: str, line: int, cell: str, reader: Callable[[str], A
 
 
 def _reader(column: Column) -> Callable[[str], Any]:
-    return str if column.is_text else float if column.dtype.startswith("float") else int
+    return text_of if column.is_text else float if column.dtype.startswith("float") else int
 
 
 def _until(cell: str) -> int | None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -10,6 +9,7 @@ from typing import Generic, TypeVar
 
 import uvloop
 
+from daemon.core.monitoring.logs import LogLevel, start_logging
 from daemon.core.process.children import end_with
 from daemon.workloads.frame.messages import LONGEST_LINE, Failed, M, Message, ProcessSpec, Stop, Taken, decoder
 
@@ -85,7 +85,7 @@ def run_process(spec: type[S], work: Callable[[S, Parent[M]], Awaitable[None]], 
 @contextlib.contextmanager
 def own_output() -> Iterator[int]:
     """Yield a file descriptor for messages: what a library prints goes to the log and not among them."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    start_logging(LogLevel.INFO)
     messages = os.dup(1)
     os.dup2(2, 1)
     yield messages

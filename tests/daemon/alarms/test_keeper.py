@@ -80,8 +80,9 @@ async def test_a_defect_in_the_judging_is_one_event_and_ends_nothing(
     await eventually(lambda: [alarm.key for alarm in kept.statuses()] == ["store"])
     running.cancel()
     await asyncio.wait([running])
-    (event,) = events.newest()
-    assert event.text.startswith("alarms are not up to date: ZeroDivisionError: division by zero")
+    back, event = events.newest()
+    assert event.text.startswith("alarms: not available (ZeroDivisionError: division by zero)")
+    assert back.text == "alarms: available again, after 4 failures"
 
 
 @pytest.mark.slow

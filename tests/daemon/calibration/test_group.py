@@ -120,7 +120,7 @@ async def test_nothing_is_used_of_a_payload_that_is_wrong(tmp_path: Path) -> Non
     (tmp_path / "d.json").write_bytes(b'{"kind": "bpm", "instruments": [{"instrument": "bpm_000", "gain_top_in": -1}]}')
     pq.write_table(pa.table({"instrument": ["x"] * (MAX_INSTRUMENTS + 1)}), tmp_path / "e.parquet")
     for url, says in (
-        ("e.parquet", r"^\(file\): payload 'e.parquet': it has 32,768 rows; give a row an instrument"),
+        ("e.parquet", r"^\(file\): payload 'e.parquet': it has 32,768 rows; give at most 32,767"),
         ("c.parquet", r"^\(file\): payload 'c.parquet': it is no Parquet that can be read"),
         ("d.json", r"^instruments\[0\].gain_top_in: payload 'd.json': -1 is out of range; use a number above 0"),
     ):

@@ -2,17 +2,23 @@
 
 import asyncio
 import contextlib
+import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import httpx
 import pytest
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from daemon.web.http import Limits
+from daemon.web import seldom
+from daemon.web.denial import Denial
+from daemon.web.http import IdleConnections, Limits
 from daemon.web.rates import ADDRESSES, Rates
+from daemon.web.seldom import KINDS, LINES, SeldomLines
 from daemon.web.server import LimitedServer, bound
 from daemon.web.tls import Identity, client_context
 from schemas.api.problem import Problem
@@ -53,8 +59,10 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @asynccontextmanager
-async def listening(limits: Limits, identity: Identity | None = None) -> AsyncIterator[tuple[Server, int]]:
-    server = Server(echo, limits, identity, lifespan="off", timeout_graceful_shutdown=1)
+async def listening(
+    limits: Limits, identity: Identity | None = None, app: ASGIApp = echo
+) -> AsyncIterator[tuple[Server, int]]:
+    server = Server(app, limits, identity, lifespan="off", timeout_graceful_shutdown=1)
     with bound("127.0.0.1", 0) as socket:
         serving = asyncio.create_task(server.serve(sockets=[socket]))
         await eventually(lambda: server.started, 60)
@@ -231,3 +239,91 @@ async def test_a_stream_that_is_closing_when_the_server_ends_is_not_closed_again
         assert server.server_state.connections
     # The server has ended without an error.
     writer.close()
+
+
+UPGRADE = (
+    GET + b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+async def test_a_refused_websocket_writes_no_line(caplog: pytest.LogCaptureFixture) -> None:
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        await Denial(status=401, detail="this needs the API's token", fix="send it").answer(scope, send)
+
+    async with listening(Limits(), app=refuse) as (_, port):
+        assert detail(await said(port, UPGRADE)) == (401, "this needs the API's token; send it")
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_whoever_holds_many_connections_costs_the_next_one_no_more() -> None:
+    """Room is made in as many steps among 300 unfinished requests as among 30."""
+
+    async def steps(count: int) -> int:
+        async with listening(Limits(connections=count, request_s=600)) as (server, port):
+            held = []
+            for number in range(count):
+                held.append(await asyncio.open_connection("127.0.0.1", port))
+                held[-1][1].write(GET[: number % len(GET)])
+                await held[-1][1].drain()
+            await eventually(lambda: len(server.server_state.connections) == count, 60)
+            calls = 0
+
+            def counting(frame: FrameType, event: str, argument: object) -> None:
+                nonlocal calls
+                calls += frame.f_code.co_name != "counting" and "daemon/web/http.py" in frame.f_code.co_filename
+
+            sys.setprofile(counting)
+            try:
+                async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
+                    assert (await client.get(f"http://127.0.0.1:{port}/")).status_code == 200
+            finally:
+                sys.setprofile(None)
+            for _, writer in held:
+                writer.close()
+            return calls
+
+    few, many = await steps(30), await steps(300)
+    assert many <= few + 30, "a step or so for each connection that is there"
+
+
+async def test_room_is_made_by_the_address_with_the_most_and_of_those_the_longest_idle() -> None:
+    class One:
+        def __init__(self, who: str) -> None:
+            self.who = who
+
+    idle = IdleConnections()
+    many, few = [One("10.0.0.1") for _ in range(3)], [One("10.0.0.2") for _ in range(2)]
+    for one in (few[0], many[0], many[1], few[1], many[2]):
+        idle.add(one)  # type: ignore[arg-type]
+    left = []
+    idle.add(many[0])  # type: ignore[arg-type] # it asked again
+    while (longest := idle.longest()) is not None:
+        left.append(longest)
+        idle.remove(longest)
+    of_many = [one for one in left if one.who == "10.0.0.1"]
+    assert left[0] is many[1]
+    assert of_many == [many[1], many[2], many[0]]
+    assert [one for one in left if one.who == "10.0.0.2"] == few
+    assert left.index(few[0]) <= 2, "not one address after the other: the one that has the most at the time"
+
+
+def test_lines_that_are_alike_are_written_seldom_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    moment = 100.0
+    monkeypatch.setattr(seldom.time, "monotonic", lambda: moment)
+    lines = SeldomLines("triggerlog")
+
+    def written(name: str, text: str, *arguments: object) -> str | None:
+        record = logging.LogRecord(name, logging.ERROR, __file__, 1, text, arguments, None)
+        return record.getMessage() if lines.filter(record) else None
+
+    flood = [written("uvicorn.error", "%s sends rubbish", number) for number in range(1000)]
+    assert sum(line is not None for line in flood) == LINES
+    assert written("uvicorn.error", "something else") == "something else"
+    assert all(written("triggerlog", "an event") for _ in range(100))
+    assert sum(written("asyncio", f"SSL failed\ntransport: {number}") is not None for number in range(1000)) == LINES
+    moment += 10.0
+    assert written("uvicorn.error", "%s sends rubbish", 7) == "7 sends rubbish (and 980 more times before)"
+    for number in range(5 * KINDS):
+        written("x", f"unlike {number}")
+    assert len(lines._seldom._kinds) == KINDS

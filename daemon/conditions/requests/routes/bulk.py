@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 
 from daemon.web.errors import ApiError
-from schemas.checking.problems import suggestion
+from schemas.checking.problems import JSON_VALUES, has_too_many_values, suggestion
 from schemas.conditions.intervals import KEY_DTYPE, LARGEST, Intervals
 from schemas.conditions.line import texts
 from schemas.conditions.rules import ConditionsRefused
@@ -81,6 +81,8 @@ async def read_bulk(body: bytes) -> Bulk:
 
 
 def _rows(body: bytes) -> Rows:
+    if has_too_many_values(body):
+        raise ApiError(413, f"there are more than {JSON_VALUES:,} values", "send the intervals in parts", field="body")
     try:
         rows = orjson.loads(body)
     except orjson.JSONDecodeError as error:
