@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from backends.base import OtherJournal, Store
+from backends.base import OtherJournal, Store, StoreError
 from backends.ending import done_before, end_tasks
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import durability_of, layout_of
 from daemon.core.monitoring.events import Events
-from daemon.core.outcome import cannot_listen
+from daemon.core.outcome import CommandFailed, cannot_listen
 from daemon.core.outside import Outside
+from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.intake import Intake, open_intake
 from daemon.pipeline.pipeline import Pipeline
@@ -53,6 +54,7 @@ class DataPath:
         self._superseded = superseded
         self._committing: list[asyncio.Task[None]] = []
 
+    @fail_stop(CommandFailed)
     async def open(self) -> None:
         """Open the intakes: from now on sources can start, whether the store answers or not."""
         for name, group in self.groups.items():
@@ -61,10 +63,12 @@ class DataPath:
             )
             self.intakes[name].start()
 
+    @fail_stop(StoreError, CommandFailed, OSError)
     async def ask_store(self) -> dict[str, InStore]:
         """What the store has of each group; raises what `daemon.pipeline.recovery.ask_store` does."""
         return {name: await ask_store(self._store, group, self._config) for name, group in self.groups.items()}
 
+    @fail_stop(CommandFailed)
     async def start_sources(self) -> None:
         """Take readings from now on.
 
@@ -82,6 +86,7 @@ class DataPath:
             self.sources.append(source)
         self._events.taking_readings()
 
+    @fail_stop(CommandFailed, StoreError, OSError)
     async def go_on(
         self,
         in_store: dict[str, InStore],
@@ -104,6 +109,7 @@ class DataPath:
             self._committing.append(tasks.create_task(pipeline.run(), name=f"committer {name}"))
         return await done_before(stop, self._catch_up()) is not None
 
+    @fail_stop()
     async def stop_taking(self) -> None:
         """Take nothing more, and close the open triggers."""
         for source in self.sources:
@@ -112,6 +118,7 @@ class DataPath:
         for pipeline in self.pipelines.values():
             pipeline.end()
 
+    @fail_stop(OSError)
     async def finish(self) -> None:
         """Commit what is here, as far as the database lets it, and close pipelines and intakes."""
         if self._committing:
@@ -125,11 +132,13 @@ class DataPath:
         for intake in self.intakes.values():
             await intake.end()
 
+    @fail_stop()
     async def close_sources(self) -> None:
         """Send the last acknowledgements, and end the connections."""
         for source in self.sources:
             await source.close()
 
+    @fail_stop()
     def change(self, config: Config) -> None:
         """Take over what of a configuration can change while the daemon runs."""
         self._config = config
@@ -178,6 +187,7 @@ class DataPath:
             )
         return recovered
 
+    @fail_stop(OSError)
     async def _take_again(self, recovered: Mapping[str, RecoveredGroup]) -> None:
         """Go on from what journals that come back hold."""
         for name, found in recovered.items():
@@ -185,6 +195,7 @@ class DataPath:
                 await self.intakes[name].doubt()
             self.pipelines[name].take_again(found.again)
 
+    @fail_stop()
     async def _catch_up(self) -> None:
         """Let what the intakes' logs hold go on: each as far as its own pipeline has room."""
         async with asyncio.TaskGroup() as catching_up:

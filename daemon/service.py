@@ -24,6 +24,7 @@ from daemon.core.outcome import CommandFailed, reasons_of
 from daemon.core.outside import Outside
 from daemon.core.process import descriptors
 from daemon.core.process.state_folder import only_one
+from daemon.core.supervision.fail_stop import end_at_once, process_ends
 from daemon.core.supervision.figures import Figures
 from daemon.core.supervision.notify import Notifier
 from daemon.core.supervision.supervision import Supervision, status_line
@@ -99,8 +100,9 @@ async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] = lambd
         hung_up = partial(end, signal.SIGHUP) if os.isatty(0) else service.reload_wanted.set
         loop.add_signal_handler(signal.SIGHUP, hung_up)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                await service.serve(tasks, stop, ready)
+            with process_ends(partial(end_at_once, events, kept)):
+                async with asyncio.TaskGroup() as tasks:
+                    await service.serve(tasks, stop, ready)
         except Exception as error:
             _note_why_it_ends(events, error)
             raise

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from daemon.core.outside.clock import Instant
+from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.assembly import Assembly, ReportAssembly
 from daemon.pipeline.backlog import Backlog
@@ -54,6 +55,7 @@ class ClosingTimer:
         is_overdue = deadline is not None and deadline < self._now().monotonic_ns and not self._backlog.is_full
         return Part(name=name, steps=deadline or 0, is_busy=is_overdue)
 
+    @fail_stop()
     def _call(self) -> None:
         self._timer = None
         self._due()

@@ -9,6 +9,7 @@ import asyncio
 
 import numpy as np
 
+from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.assembly import Origin
 from daemon.pipeline.intake import Intake
@@ -80,6 +81,7 @@ class Gather:
                 self._plan()
         return readings, carried
 
+    @fail_stop()
     def _begin_turn(self) -> None:
         self._turn_bytes = 0
 
@@ -88,6 +90,7 @@ class Gather:
         name = f"readings gathered for group {self._intake.group.name}"
         return Part(name=name, steps=self.handed, is_busy=bool(self._chunks))
 
+    @fail_stop()
     def flush(self) -> None:
         """Hand what has gathered to the intake."""
         self._cancel()

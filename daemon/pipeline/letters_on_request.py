@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from backends.base import Store, StoreError
 from backends.ending import end_tasks
+from daemon.core.supervision.fail_stop import fail_stop
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.dead_letters import DeadLetters, Outcome, Retrying
 from daemon.pipeline.journal import Amount
@@ -45,6 +46,7 @@ class LettersOnRequest:
         """Readings that were committed from them since the start."""
         return self._retrying.readings
 
+    @fail_stop(StoreError, OSError)
     async def retry(self) -> Outcome:
         """Offer them to the store again.
 
@@ -57,21 +59,20 @@ class LettersOnRequest:
         finally:
             self._announcements.retried(self._retrying.outcome)
 
+    @fail_stop()
     def begin_retry(self) -> None:
         """Offer them to the store again in the background, unless that is under way."""
         if self._retry is None or self._retry.done():
             self._retrying.announce()
             self._retry = asyncio.create_task(self.retry(), name=f"retry {self._name}")
+            self._retry.add_done_callback(_note_error)
 
     @property
     def retried(self) -> Outcome:
-        """What became of those that `begin_retry` offers, up to now; raises what is a defect."""
-        if self._retry is not None and self._retry.done() and not self._retry.cancelled():
-            error = self._retry.exception()
-            if error is not None and not isinstance(error, StoreError | OSError):
-                raise error
+        """What became of those that `begin_retry` offers, up to now."""
         return self._retrying.outcome
 
+    @fail_stop(OSError)
     async def discard(self) -> Amount:
         """Throw them away; raises OSError."""
         amount = await self._retrying.discard()
@@ -89,3 +90,10 @@ class LettersOnRequest:
             await end_tasks(self._retry)
         with contextlib.suppress(OSError):  # it is found out at the next start, or another time
             await self._dead_letters.note()
+
+
+@fail_stop()
+def _note_error(retry: asyncio.Task[Outcome]) -> None:
+    """Take the error that a retry ended with: its outcome says it."""
+    if not retry.cancelled():
+        retry.exception()

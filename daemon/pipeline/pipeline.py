@@ -10,6 +10,7 @@ from daemon.core.monitoring.events import Events
 from daemon.core.monitoring.metrics import Latencies
 from daemon.core.outside import Clock
 from daemon.core.outside.clock import Instant
+from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.assembly import Joined, Origin, Runs
@@ -115,6 +116,7 @@ class Pipeline:
         self._on_settled: list[Callable[[], None]] = []
         self._on_full: list[Callable[[bool], None]] = []
 
+    @fail_stop()
     def change(self, config: Config) -> None:
         """Take over what of a configuration can change while the daemon runs."""
         self._committer.change(config)
@@ -123,12 +125,14 @@ class Pipeline:
         self._assembly.change_timeout(int(config.assembly.timeout_ms * 1e6))
         self._timer.arm_again()
 
+    @fail_stop()
     async def run(self) -> None:
         """Commit until `end`, then until nothing is left."""
         self._backlog.start()
         self._note_recovered()
         await self._committer.run()
 
+    @fail_stop()
     def end(self) -> None:
         """Close the open triggers and let `run` return when all is committed."""
         self._timer.disarm()
@@ -136,6 +140,7 @@ class Pipeline:
         self._has_ended = True
         self._backlog.end()
 
+    @fail_stop()
     async def close(self, within_s: float) -> None:
         """Put what is not committed on the disk, let go of the journal, and report what is left.
 
@@ -295,6 +300,7 @@ class Pipeline:
 
     # --- for the operator ---------------------------------------------------------------------------------------
 
+    @fail_stop()
     def look(self) -> None:
         """Look after the instruments, a few times a second: report which fell silent, and which are out of step."""
         self.instruments.look(self._assembly.in_hand(self.instruments.in_hand_most), self._now().monotonic_ns)
@@ -309,6 +315,7 @@ class Pipeline:
         """The run of an epoch that is over: it can be announced no more. None of any other."""
         return self._assembly.ended(epoch)
 
+    @fail_stop()
     def announce_run(self, epoch: int) -> int | None:
         """The timing system was restarted, and has this epoch now; 0 where nobody knows it.
 
@@ -319,6 +326,7 @@ class Pipeline:
         self._announcements.run_announced(run, epoch)
         return run
 
+    @fail_stop()
     def note_risk(self, risk_ms: float) -> None:
         """Take note of how young an acknowledged reading may be, in ms, and still be lost with the server."""
         self._committer.note_risk(risk_ms)

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 
+from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.intake import Subscriber
 from daemon.sources.base import Intakes
@@ -77,6 +78,7 @@ class SimulatedSource:
         is_over = self._task is None or self._task.done()
         return [Part(name=f"the simulated instruments of group {self._config.group}", steps=0, is_busy=is_over)]
 
+    @fail_stop()
     async def _run(self, epoch: int) -> None:
         trigger = 1
         loop = asyncio.get_running_loop()

@@ -7,6 +7,7 @@ acknowledged anything: as long as it lives, its kernel does.
 """
 
 import asyncio
+import contextlib
 import socket
 from collections.abc import Callable
 
@@ -39,7 +40,8 @@ class Watch:
         self._timer: asyncio.TimerHandle | None = None
         sock = transport.get_extra_info("socket")
         if sock is not None:  # else it is no connection of a network
-            keep_alive(sock)
+            with contextlib.suppress(OSError):  # it is lost already, which the next look finds
+                keep_alive(sock)
             self._plan(sock)
 
     def stop(self) -> None:
@@ -51,7 +53,11 @@ class Watch:
         self._timer = asyncio.get_running_loop().call_later(LOOK_S, self._look, sock)
 
     def _look(self, sock: socket.socket) -> None:
-        if has_vanished(sock):
+        try:
+            is_gone = has_vanished(sock)
+        except OSError:  # the socket is closed already
+            is_gone = True
+        if is_gone:
             self._vanished()
         else:
             self._plan(sock)

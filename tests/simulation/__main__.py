@@ -12,10 +12,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from tests.simulation.fingerprint import fingerprint
-from tests.simulation.plan import Plan, draw
+from tests.simulation.plan import MIXES, Plan, draw
 from tests.simulation.seeds import run_seed, shrunk
 from tests.simulation.world import play
 
@@ -44,15 +45,15 @@ def _seeds(arguments: argparse.Namespace) -> Iterator[int]:
     seeds: Iterator[int] = itertools.count(arguments.first)
     if arguments.having:
         # What is rare among all seeds is found sooner among those that may have it.
-        seeds = (seed for seed in seeds if _kinds(seed).issuperset(arguments.having))
+        seeds = (seed for seed in seeds if _kinds(seed, arguments.mix).issuperset(arguments.having))
     if arguments.minutes is None:
         return (seed for seed in itertools.islice(seeds, arguments.seeds) if seed not in arguments.skip)
     until = time.monotonic() + 60 * arguments.minutes
     return itertools.takewhile(lambda _: time.monotonic() < until, seeds)
 
 
-def _kinds(seed: int) -> set[str]:
-    return {event.kind for event in draw(seed).events}
+def _kinds(seed: int, mix: str) -> set[str]:
+    return {event.kind for event in draw(seed, mix=mix).events}
 
 
 def run_seeds(arguments: argparse.Namespace) -> int:
@@ -65,7 +66,7 @@ def run_seeds(arguments: argparse.Namespace) -> int:
     code = fingerprint()  # before the first seed: what is changed beside a run of hours is not what it runs
     # As fresh processes: what one seed leaves behind in memory is not for another.
     with multiprocessing.get_context("spawn").Pool(arguments.jobs, maxtasksperchild=500) as pool:
-        for outcome in pool.imap_unordered(run_seed, _seeds(arguments)):
+        for outcome in pool.imap_unordered(partial(run_seed, mix=arguments.mix), _seeds(arguments)):
             seeds, readings, lives = seeds + 1, readings + outcome.readings, lives + outcome.lives
             cpu_s += outcome.cpu_s
             if outcome.findings:
@@ -78,8 +79,9 @@ def run_seeds(arguments: argparse.Namespace) -> int:
             if len(failed) >= arguments.most:
                 pool.terminate()
                 break
+    mix = "" if arguments.mix == MIXES[0] else f" of the mix {arguments.mix}"
     found = (
-        f"{seeds} seeds from {arguments.first}: {readings} readings, {lives} lives of daemons,"
+        f"{seeds} seeds{mix} from {arguments.first}: {readings} readings, {lives} lives of daemons,"
         f" {cpu_s / max(1, seeds):.2f} s of CPU a seed, {time.monotonic() - began:.0f} s; {len(failed)} with findings;"
         f" code {code}"
     )
@@ -90,7 +92,7 @@ def run_seeds(arguments: argparse.Namespace) -> int:
     for kind, count in kinds.most_common():
         say(f"  {count} x {kind}")
     for seed in sorted(failed)[: arguments.shrink]:
-        keep_shrunk(draw(seed))
+        keep_shrunk(draw(seed, mix=arguments.mix))
     return 1 if failed else 0
 
 
@@ -112,6 +114,7 @@ def main() -> int:
     parser.add_argument("--from", dest="first", type=int, default=1, help="the first seed")
     parser.add_argument("--skip", type=int, nargs="*", default=[], help="seeds to leave out")
     parser.add_argument("--having", nargs="*", default=[], metavar="EVENT", help="seeds whose plans have all of these")
+    parser.add_argument("--mix", choices=MIXES, default=MIXES[0], help="from which plans are drawn")
     parser.add_argument("--minutes", type=float, help="run seeds for so long, however many these are")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--most", type=int, default=5, help="stop after so many seeds with findings")
@@ -120,7 +123,8 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="print all that happens in the plans")
     arguments = parser.parse_args()
     if arguments.having:
-        known = set[str]().union(*map(_kinds, range(arguments.first, arguments.first + LOOKED_AT)))
+        seeds = range(arguments.first, arguments.first + LOOKED_AT)
+        known = set[str]().union(*(_kinds(seed, arguments.mix) for seed in seeds))
         if unknown := {*arguments.having} - known:
             parser.error(f"--having: no plan from seed {arguments.first} on has {min(unknown)!r}")
     if not arguments.plans:

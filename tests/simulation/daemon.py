@@ -293,6 +293,11 @@ class SimulatedDaemon:
             except OSError:
                 return
 
+    def announce(self, epoch: int) -> None:
+        """Announce a restart, as the API does; an epoch that is over is refused there."""
+        if self.pipeline is not None and self.is_serving and self.pipeline.ended(epoch) is None:
+            self.pipeline.announce_run(epoch)
+
     @property
     def waits_for_nothing(self) -> bool:
         """Whether all it has is in the database."""

@@ -25,15 +25,24 @@ Buffer = bytes | memoryview
 class Inode:
     """A file. data: as it is read now. durable: as it is on the medium.
 
-    dirty: sectors that were written and not synced since. doubtful: sectors that a failed sync has marked clean: no
+    dirty: sectors that were written and not synced since. unreadable: those that the disk reads no more, which are read
+    as zeros (`daemon.core.outside.Disk.read`). doubtful: sectors that a failed sync has marked clean: no
     later sync writes them.
     """
 
     data: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     dirty: set[int] = field(default_factory=set)
+    unreadable: set[int] = field(default_factory=set)
     doubtful: set[int] = field(default_factory=set)
     _marks: set[int] | None = None
+
+    def read(self) -> bytes:
+        found = bytearray(self.data)
+        for sector in self.unreadable:
+            start = sector * SECTOR
+            found[start : start + SECTOR] = bytes(len(found[start : start + SECTOR]))
+        return bytes(found)
 
     def durable_marks(self, is_mark: Callable[[int], bool]) -> set[int]:
         """The 64-bit words on the medium, at multiples of 8 bytes, that are marks of readings."""
@@ -222,6 +231,16 @@ class Drive:
 
     # --- faults -------------------------------------------------------------------------------------------------
 
+    def lose_sector(self, where: str, file: float, part: float, is_mark: Callable[[int], bool]) -> set[int]:
+        """Read one sector of a file whose path ends so no more; return the marks of the file, which may be lost."""
+        inodes = [self._names[path] for path in sorted(self._names) if str(path).endswith(where)]
+        inodes = [inode for inode in inodes if inode.data]
+        if not inodes:
+            return set()
+        inode = inodes[int(file * len(inodes))]
+        inode.unreadable.add(int(part * len(inode.data)) // SECTOR)
+        return _marks_in(inode.data, is_mark)
+
     def fault(self, call: str, path: PurePosixPath) -> Fault | None:
         """The fault that this call meets, if any."""
         for fault in self.faults:
@@ -342,11 +361,11 @@ class SimulatedDisk:
     @contextmanager
     def open_view(self, path: Path) -> Iterator[bytes]:
         self._checked("read", PurePosixPath(path))
-        yield bytes(self.drive.inode(PurePosixPath(path)).data)
+        yield self.drive.inode(PurePosixPath(path)).read()
 
     def read(self, path: Path, start: int, end: int) -> bytes:
         self._checked("read", PurePosixPath(path))
-        return bytes(self.drive.inode(PurePosixPath(path)).data[start:end])
+        return self.drive.inode(PurePosixPath(path)).read()[start:end]
 
     def names(self, folder: Path) -> list[str]:
         self._life.note("disk")

@@ -46,11 +46,17 @@ class Reading:
     time_ns: int
     is_wrong: bool  # the instrument gave it another number than its trigger has
     is_timed: bool = True  # it comes with its time, and not with 0
+    odd_epoch: int | None = None  # the instrument gave it this one
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that it says, in a plan with epochs."""
+        return self.start + 1 if self.odd_epoch is None else self.odd_epoch
 
     @property
     def key(self) -> tuple[int, int, int]:
         """What identifies it, as far as the daemon can know."""
-        return self.start, self.trigger, self.instrument
+        return self.epoch - 1, self.trigger, self.instrument
 
 
 class SendsReadings(Protocol):
@@ -119,6 +125,7 @@ class Machine:
         self._dead: dict[int, int] = {}
         self._wrong: dict[int, tuple[int, int]] = {}
         self._no_clock: dict[int, int] = {}
+        self._odd: dict[int, tuple[float, int]] = {}  # by instrument: how often it sends anything at all, until when
         count = len(settings.crates)
         self.crates = [Crate(k, list(range(k, settings.instruments, count))) for k in range(count)]
         self._crate_of = {i: crate for crate in self.crates for i in crate.instruments}
@@ -148,13 +155,17 @@ class Machine:
             is_missing = rng.random() < self._plan.settings.missing or self._dead.get(i, 0) > now_ns
             if is_missing:
                 continue
+            how_often, until_ns = self._odd.get(i, (0.0, 0))
+            if now_ns < until_ns and rng.random() < how_often:
+                for _ in range(rng.randint(1, 4)):
+                    self._add(self._odd_reading(rng, trigger, i), late_s)
+                continue
             off_ms, until_ns = self._clock.get(i, (0.0, 0))
             off_ms = self._off_ms[i] + (off_ms if now_ns < until_ns else 0.0)
             by, until_ns = self._wrong.get(i, (0, 0))
             number = trigger + by if now_ns < until_ns and trigger + by >= 0 else trigger
-            self._marks += 1
             reading = Reading(
-                MARK | self._marks,
+                self._mark(),
                 self.start,
                 number,
                 i,
@@ -162,8 +173,22 @@ class Machine:
                 number != trigger,
                 self._no_clock.get(i, 0) <= now_ns,
             )
-            self.readings[reading.mark] = reading
-            self._loop.call_later(late_s, self._arrive, reading)
+            self._add(reading, late_s)
+
+    def _mark(self) -> int:
+        self._marks += 1
+        return MARK | self._marks
+
+    def _add(self, reading: Reading, late_s: float) -> None:
+        self.readings[reading.mark] = reading
+        self._loop.call_later(late_s, self._arrive, reading)
+
+    def _odd_reading(self, rng: random.Random, trigger: int, instrument: int) -> Reading:
+        """A reading with an epoch that is none, that of another time, or that nobody has, and any number."""
+        ours = self.start + 1
+        epoch = rng.choice((0, 0, ours, max(1, ours - 1), ours + 1, ours + 2, ours + rng.randint(90, 93)))
+        number = rng.choice((1, 2, 5, 300, trigger, trigger, trigger + 1, trigger + 3))
+        return Reading(self._mark(), self.start, number, instrument, self._loop.utc_ns, True, odd_epoch=epoch)
 
     def _arrive(self, reading: Reading) -> None:
         crate = self._crate_of[reading.instrument]
@@ -189,6 +214,10 @@ class Machine:
         """An instrument's clock is off for some time."""
         self._clock[instrument] = (off_ms, self._loop.now_ns + int(for_s * 1e9))
 
+    def odd(self, instrument: int, how_often: float, for_s: float) -> None:
+        """An instrument sends readings of any epoch and number in place of its own, so often, for some time."""
+        self._odd[instrument] = (how_often, self._loop.now_ns + int(for_s * 1e9))
+
     def dead(self, instrument: int, for_s: float) -> None:
         """An instrument gives nothing for some time."""
         self._dead[instrument] = self._loop.now_ns + int(for_s * 1e9)
@@ -208,7 +237,7 @@ class Machine:
             row["trigger"], row["instrument"] = reading.trigger, reading.instrument
             row["time_ns"], row["mark"] = reading.time_ns if reading.is_timed else 0, reading.mark
             if self._plan.settings.epochs:
-                row["epoch"] = reading.start + 1
+                row["epoch"] = reading.epoch
         return block
 
 

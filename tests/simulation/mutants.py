@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.simulation.__main__ import say
+from tests.simulation.plan import MIXES, RESTARTS
 from tests.simulation.seeds import run_seed
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +29,7 @@ class Mutant:
     """A change of the sources.
 
     text: found just once in the file; to: what stands there instead. seed, plan: one that finds it. also: the name of
-    another that is taken out with it, which makes good what is wrong without this one.
+    another that is taken out with it, which makes good what is wrong without this one. mix: from which plans are drawn.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Mutant:
     seed: int | None = None
     plan: str | None = None
     also: str | None = None
+    mix: str = MIXES[0]
 
 
 UNFIT_GAPS = "commit gaps that cover what is committed"
@@ -617,6 +619,14 @@ MUTANTS = (
         ),
         plan="rejected-while-a-discard-waits-for-its-turn",
     ),
+    Mutant(
+        name="go on after half a step",
+        file="daemon/core/supervision/fail_stop.py",
+        text="    if _ends and not _is_of(error, errors):\n",
+        to="    if False:\n",
+        seed=3,
+        mix=RESTARTS,
+    ),
 )
 
 
@@ -654,10 +664,10 @@ def run(mutant: Mutant, seeds: int, jobs: int, skip: set[int]) -> str | None:
         copy_with(mutant, Path(name))
         if mutant.plan is not None and (told := _finding_of(Path(name), mutant.plan)) is not None:
             return told
-        noted = [] if mutant.seed is None else [f"--from {mutant.seed} --seeds 1 --jobs 1"]
-        for arguments in (*noted, f"--seeds {seeds} --jobs {jobs}"):
+        noted = [] if mutant.seed is None else [f"--from {mutant.seed} --seeds 1 --jobs 1 --mix {mutant.mix}"]
+        for arguments in (*noted, f"--seeds {seeds} --jobs {jobs} --mix {mutant.mix}"):
             while (found := _first_finding(Path(name), arguments, skip)) is not None:
-                if not run_seed(int(found[1])).findings:
+                if not run_seed(int(found[1]), mix=mutant.mix).findings:
                     return found[0]
                 skip.add(int(found[1]))
         return None

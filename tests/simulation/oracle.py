@@ -42,7 +42,8 @@ class Oracle:
 
     drives: of all hosts. is_honest: numbers and clocks of the instruments are right; where they are not, and there are
     no epochs, the vote for a run may be deceived (docs/promise.md). restarts: the numbers begin again: without epochs a
-    daemon on another host may find another run for what one took then (there, too). may_be_lost: marks that no promise
+    daemon on another host may find another run for what one took then (there, too). has_odd: an instrument sends any
+    epoch. may_be_lost: marks that no promise
     covers any more, by what was done to the database, or to their sender. taken_back: what the database has had, and
     lost. older_database: it was put back, and knows less of sessions. has_moved: there were daemons on several hosts.
     stored_from: by mark, the host whose daemon committed it last.
@@ -54,6 +55,7 @@ class Oracle:
     drives: Sequence[Drive]
     is_honest: bool = True
     restarts: bool = False
+    has_odd: bool = False
     findings: list[Finding] = field(default_factory=list)
     may_be_lost: set[int] = field(default_factory=set)
     older_database: bool = False
@@ -105,7 +107,7 @@ class Oracle:
             return
         durable = self._durable_marks(only_dead_letters=ack == "committed")
         absent = [reading for reading in absent if reading.mark not in durable]
-        if not has_session or self.older_database:
+        if not has_session or self.older_database or self.has_odd:
             absent = self._distinct(absent)
         if absent:
             where = "in the database" if ack == "committed" else "on the disk"
@@ -186,7 +188,7 @@ class Oracle:
         self._see_values(rows)
         self._see_runs(rows)
         self._see_ledger(rows, ledger)
-        self._see_gaps(ledger, rejected_of)
+        self._see_gaps(rows, ledger, rejected_of)
         self._see_account(rows, ledger, kept.positions)
 
     def _see_each_once(self, stored: Counter[int], dead_of: Sequence[Counter[int]]) -> None:
@@ -194,7 +196,7 @@ class Oracle:
         for crate in self.machine.crates:
             _, has_session = self.settings.crates[crate.number]
             sent = [r for r in crate.sent if r.mark not in self.may_be_lost]
-            if not has_session or self.older_database:
+            if not has_session or self.older_database or self.has_odd:
                 sent = self._distinct(sent)
             lost = [r for r in sent if not stored[r.mark] and not dead[r.mark]]
             if lost:
@@ -202,9 +204,11 @@ class Oracle:
             twice = [r for r in crate.sent if stored[r.mark] > 1]
             if not self.settings.epochs:
                 twice = [r for r in twice if has_session and self._is_run_known and not self._came_again_at_once(r)]
+            twice = self._distinct(twice) if self.has_odd else twice
             if twice:
                 self.find("stored twice", f"{len(twice)} of crate {crate.number}: {_named(twice)}")
             aside = [r for r in crate.sent if stored[r.mark] and self._is_dead_where_stored(r.mark, dead_of)]
+            aside = self._distinct(aside) if self.has_odd else aside
             if aside and has_session and self.settings.epochs:
                 self.find("stored and a dead letter", f"{len(aside)} of crate {crate.number}: {_named(aside)}")
 
@@ -245,11 +249,17 @@ class Oracle:
         return [each for each in readings if not any(self._is_alike(each, one) for one in every[self._known(each)])]
 
     def _known(self, reading: Reading) -> tuple[int, ...]:
-        return reading.key if self.settings.epochs else reading.key[1:]
+        return reading.key if self.settings.epochs and not self.has_odd else reading.key[1:]
 
     def _is_alike(self, reading: Reading, other: Reading) -> bool:
-        is_near = reading.start == other.start or abs(reading.time_ns - other.time_ns) < ONE_MOMENT_NS
-        return reading.mark != other.mark and is_near
+        if reading.mark == other.mark:
+            return False
+        if self.settings.epochs:
+            return reading.key == other.key or not (reading.epoch and other.epoch)
+        return reading.start == other.start or abs(reading.time_ns - other.time_ns) < ONE_MOMENT_NS
+
+    def _is_odd(self, mark: int) -> bool:
+        return mark in self.machine.readings and self.machine.readings[mark].odd_epoch is not None
 
     def _see_values(self, rows: Array) -> None:
         for row in rows:
@@ -265,7 +275,9 @@ class Oracle:
             return
         readings = self.machine.readings
         marks = zip(rows["mark"].tolist(), rows["run"].tolist(), strict=True)
-        pairs = {(readings[mark].start, run) for mark, run in marks if mark in readings}
+        pairs = {
+            (readings[mark].start, run) for mark, run in marks if mark in readings and readings[mark].odd_epoch is None
+        }
         for k, name in ((0, "start of the timing system in two runs"), (1, "run of two starts of the timing system")):
             for value, times in sorted(Counter(pair[k] for pair in pairs).items()):
                 if times > 1:
@@ -291,20 +303,27 @@ class Oracle:
             if keys:
                 self.find(name, f"{len(keys)}: {sorted(keys)[:SHOWN]}")
 
-    def _see_gaps(self, ledger: Array, rejected_of: Sequence[Collection[Key]]) -> None:
+    def _see_gaps(self, rows: Array, ledger: Array, rejected_of: Sequence[Collection[Key]]) -> None:
         """What a row calls skipped is what lies between it and the trigger closed before it.
 
         A rejected one was closed, and what was skipped below that is in the row that it took along; but a daemon knows
         nothing of what was rejected on another host. Where what came of a trigger later was rejected, that has its
-        newer row.
+        newer row. Of what an instrument that sends any number has alone nobody knows where it belongs.
         """
         if not self.settings.epochs or self.older_database:
             return  # what the database lost again was closed, and not skipped
         rejected = set[Key]().union(*rejected_of)
+        honest = (
+            {(int(row["run"]), int(row["trigger"])) for row in rows if not self._is_odd(int(row["mark"]))}
+            if self.has_odd
+            else None
+        )
         for run in np.unique(ledger["run"]).tolist():
             rows = np.sort(ledger[ledger["run"] == run], order="trigger")
             for before, row in itertools.pairwise(rows):
                 low, high, skipped = int(before["trigger"]), int(row["trigger"]), int(row["skipped"])
+                if honest is not None and not {(run, low), (run, high)} <= honest:
+                    continue
                 closed = {low}
                 closed |= {
                     max((trigger for of, trigger in each if of == run and low < trigger < high), default=low)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
+from tests.simulation.defects import PLACES
+
 Value = int | float | str
 
 RECEIVED = 0.3
@@ -99,6 +101,13 @@ class Plan:
         return cls(seed=tree["seed"], settings=Settings(**settings), events=events)
 
 
+RESTARTS = "restarts"
+"""The mix of plans in which one instrument sends anything at all while the timing system restarts again and again, is
+announced, and the daemon has defects."""
+
+MIXES = ("all", RESTARTS)
+
+
 @dataclass(frozen=True)
 class Protocol:
     """What the senders of the plans to be drawn can do."""
@@ -107,9 +116,11 @@ class Protocol:
     sessions: bool = True
 
 
-def draw(seed: int, protocol: Protocol = Protocol()) -> Plan:
-    """Draw a plan."""
+def draw(seed: int, protocol: Protocol = Protocol(), *, mix: str = "all") -> Plan:
+    """Draw a plan. mix: one of `MIXES`; that of a plan is not in it, its events are."""
     settings = _with_received(_settings(random.Random(f"{seed} settings"), protocol), random.Random(f"{seed} received"))
+    if mix == RESTARTS:
+        return _with_restarts(seed, settings)
     events = [
         *_drawn(seed, "daemon", settings, DAEMON, 4),
         *_drawn(seed, "network", settings, NETWORK, 5),
@@ -122,6 +133,42 @@ def draw(seed: int, protocol: Protocol = Protocol()) -> Plan:
         *(_letters(random.Random(f"{seed} letters"), settings) if seed >= LETTERS_FROM else ()),
     ]
     return Plan(seed=seed, settings=settings, events=tuple(sorted(events, key=lambda event: event.at_s)))
+
+
+def _with_restarts(seed: int, settings: Settings) -> Plan:
+    rng = random.Random(f"{seed} restarts")
+    # One instrument is fewer than half of them, and a restart within the time-out leaves triggers open.
+    settings = dataclasses.replace(settings, instruments=rng.randint(4, 8), timeout_ms=rng.choice((300.0, 500.0)))
+    # On one host: hosts that have not seen each other's commits number the runs of odd epochs alike.
+    others = {**DAEMON, **NETWORK, **DISK, **STORE, **MACHINE}
+    del others["move"]
+    events = [
+        *_restarts(rng, settings),
+        *_drawn(seed, "defects", settings, DEFECTS, 2),
+        *_drawn(seed, "others", settings, others, 3),
+    ]
+    return Plan(seed=seed, settings=settings, events=tuple(sorted(events, key=lambda event: event.at_s)))
+
+
+def _restarts(rng: random.Random, settings: Settings) -> Iterator[Event]:
+    """Bursts of restarts within the time-out of assembly; around each an instrument sends anything at all."""
+    clocks = rng.choice((None, None, None, "clocks", "no_clocks"))
+    if clocks is not None:
+        off = {"off_ms": rng.choice((-3_600_000.0, -500.0, 500.0, 3_600_000.0))} if clocks == "clocks" else {}
+        yield Event(at_s=0.1, kind=clocks, settings={**off, "for_s": rng.choice((3.0, 30.0))})
+    odd = rng.randrange(settings.instruments)
+    for _ in range(rng.randint(1, 3)):
+        at_s = rng.uniform(0.5, settings.duration_s - 1.0)
+        if rng.random() < 0.8:
+            sent = {"instrument": odd, "how_often": rng.choice((0.2, 0.5, 1.0)), "for_s": rng.uniform(0.3, 2.0)}
+            yield Event(at_s=at_s - rng.uniform(0.0, 0.3), kind="odd", settings=sent)
+        for _ in range(rng.randint(1, 4)):
+            first = {"first": rng.choice(("zero", "zero", "same", "near")), "by": rng.randint(1, 60), "pause_s": 0.0}
+            yield Event(at_s=at_s, kind="restart_numbers", settings=first)
+            if rng.random() < 0.4:
+                announced_s = at_s + rng.choice((0.0, 0.001, 0.05, 0.3))
+                yield Event(at_s=announced_s, kind="announce", settings={"known": int(rng.random() < 0.6)})
+            at_s += rng.uniform(0.0, settings.timeout_ms / 1e3)
 
 
 def _settings(rng: random.Random, protocol: Protocol) -> Settings:
@@ -306,6 +353,16 @@ MACHINE: dict[str, Draw] = {
     },
     "restart_crate": lambda rng, s: {"crate": _crate(rng, s)},
     "stop_crate": lambda rng, s: {"crate": _crate(rng, s), "for_s": _for_s(rng, 0.5, 4.0)},
+}
+
+DEFECTS: dict[str, Draw] = {
+    "defect": lambda rng, _: {
+        "place": rng.choice(list(PLACES)),
+        "count": rng.choice((0, 1, 5, 20)),
+        "after": rng.randint(0, 1),
+    },
+    "lack": lambda rng, _: {"call": rng.choice(("commit", "commit", "rehearse", "position", "ask")), "for_s": 1.5},
+    "unreadable": lambda rng, _: {"where": ".journal", "file": rng.random(), "part": rng.random()},
 }
 
 LEAVING: dict[str, Draw] = {"goodbye": lambda rng, s: {"crate": _crate(rng, s)}}

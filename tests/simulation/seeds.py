@@ -20,10 +20,10 @@ class Outcome:
     cpu_s: float
 
 
-def run_seed(seed: int) -> Outcome:
+def run_seed(seed: int, *, mix: str = "all") -> Outcome:
     """Draw a plan and play it."""
     began = time.process_time()
-    result = play(draw(seed))
+    result = play(draw(seed, mix=mix))
     return Outcome(seed, result.findings, result.readings, result.lives, time.process_time() - began)
 
 

@@ -202,6 +202,7 @@ class Database:
         self.down_until_ns = 0
         self.delay_s = 0.002
         self.rejections: list[Rejection] = []
+        self.lacking: dict[str, int] = {}  # until when it refuses these calls with an error that nobody knows
         self.commits = 0
         self.on_write: Callable[[Batch], None] = lambda batch: None
         self.on_commit: Callable[[Batch], None] = lambda batch: None
@@ -225,11 +226,14 @@ class Database:
     def heal(self) -> None:
         """All is well from now on."""
         self.down_until_ns, self._crash, self.rejections, self.delay_s = 0, None, [], 0.002
+        self.lacking.clear()
 
-    def see_up(self) -> None:
-        """Raise StoreUnavailable while it is down."""
+    def see_up(self, call: str = "") -> None:
+        """Raise StoreUnavailable while it is down, or lacks what this call needs."""
         if self.loop.now_ns < self.down_until_ns:
             raise StoreUnavailable("the database does not answer")
+        if self.loop.now_ns < self.lacking.get(call, 0):
+            raise StoreUnavailable("the database cannot do it now: no such table (42P01)")
 
     async def commit(self, batch: Batch, life: Life) -> None:
         """Commit, or die."""
@@ -284,26 +288,26 @@ class Client:
     def __init__(self, database: Database, life: Life, rng: random.Random) -> None:
         self._database, self._life, self._rng = database, life, rng
 
-    async def _reach(self) -> None:
+    async def _reach(self, call: str = "") -> None:
         await asyncio.sleep(self._database.delay_s * self._rng.uniform(0.3, 1.0))
         self._life.note("step")
-        self._database.see_up()
+        self._database.see_up(call)
 
     async def open(self) -> None:
         await self._reach()
 
     async def commit(self, batch: Batch) -> None:
-        await self._reach()
+        await self._reach("commit")
         await self._database.commit(batch, self._life)
         await asyncio.sleep(self._database.delay_s * self._rng.uniform(0.3, 1.0))
         self._database.see_up()
 
     async def rehearse(self, batch: Batch) -> None:
-        await self._reach()
+        await self._reach("rehearse")
         await self._database.rehearse(batch)
 
     async def position(self, group: str, stream: Stream = Stream.JOURNAL) -> JournalPosition | None:
-        await self._reach()
+        await self._reach("position")
         self._database.store.take_out()
         return await self._database.store.position(group, stream)
 
@@ -316,7 +320,7 @@ class Client:
         return await self._database.store.dropped()
 
     async def ask(self, query: Query) -> Array:
-        await self._reach()
+        await self._reach("ask")
         self._database.store.take_out()
         return await self._database.store.ask(query)
 

@@ -159,7 +159,7 @@ def test_a_gap_below_a_rejected_trigger_is_in_the_row_that_it_took_along() -> No
         ):
             rows["skipped"][1] = skipped
             scene.oracle.findings.clear()
-            scene.oracle._see_gaps(rows, [[(run, trigger) for trigger in each] for each in rejected])
+            scene.oracle._see_gaps(rows, rows, [[(run, trigger) for trigger in each] for each in rejected])
             assert bool(scene.oracle.findings) is is_wrong, (skipped, rejected)
 
 

@@ -1,15 +1,19 @@
 """Plans, and how they shrink."""
 
+import itertools
+
 from tests.simulation.plan import (
     AT_ONCE,
     DAEMON,
     DARK_FROM,
+    DEFECTS,
     DISK,
     LEAVING,
     LEAVING_FROM,
     LETTERS_FROM,
     MACHINE,
     NETWORK,
+    RESTARTS,
     STORE,
     Plan,
     draw,
@@ -28,6 +32,22 @@ def test_a_plan_is_the_same_for_the_same_seed_and_survives_as_text() -> None:
 def test_all_kinds_of_events_are_drawn() -> None:
     drawn = {event.kind for seed in range(1, 300) for event in draw(seed).events}
     assert drawn == set(DAEMON) | set(NETWORK) | set(DISK) | set(STORE) | set(MACHINE) | set(AT_ONCE)
+
+
+def test_the_mix_of_restarts_has_several_within_the_time_out_and_an_instrument_that_sends_anything() -> None:
+    drawn, together = set[str](), 0
+    for seed in range(1, 200):
+        plan = draw(seed, mix=RESTARTS)
+        assert Plan.from_json(plan.to_json()) == plan
+        drawn |= {event.kind for event in plan.events}
+        at_s = [event.at_s for event in plan.events if event.kind == "restart_numbers"]
+        within_s = plan.settings.timeout_ms / 1e3
+        together += any(later - earlier <= within_s for earlier, later in itertools.pairwise(at_s))
+        odd = {event.settings["instrument"] for event in plan.events if event.kind == "odd"}
+        assert 2 * len(odd) < plan.settings.instruments
+    others = {*DAEMON, *NETWORK, *DISK, *STORE, *MACHINE} - {"move"}
+    assert drawn == others | {"odd", "announce", "clocks", "no_clocks", *DEFECTS}
+    assert together > 100
 
 
 def test_taking_an_event_out_leaves_the_others() -> None:

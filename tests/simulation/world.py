@@ -7,18 +7,22 @@ import errno
 import gc
 import hashlib
 import logging
+import traceback
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from daemon.client.sender import Sender, SenderError
+from daemon.core.supervision.fail_stop import process_ends
 from daemon.pipeline.dead_letters import Letter
 from schemas.batch import Batch, Durability, Stream
 from schemas.sessions import session_key
 from schemas.wire import Ack, Answer, ProtocolError
 from tests.simulation.daemon import PORT, SimulatedDaemon, contents_of, dead_letters_on, marks_in, patched
+from tests.simulation.defects import Defect, Defects
 from tests.simulation.disk import Drive, Fault
-from tests.simulation.loop import START_NS, Life, Stuck, VirtualLoop, run_in, virtual_loop
+from tests.simulation.loop import LIFE, START_NS, Killed, Life, Stuck, VirtualLoop, run_in, virtual_loop
 from tests.simulation.machine import Crate, Machine, from_address, is_mark, run_crate
 from tests.simulation.network import Network
 from tests.simulation.oracle import Finding, Oracle
@@ -66,6 +70,7 @@ class World:
         settings = plan.settings
         self.plan, self.loop = plan, loop
         self.machine = Machine(plan, loop)
+        self.defects = Defects()
         self.network = Network(loop, lambda address, number: plan.stream(f"network {address} {number}"))
         self.hosts = [Host(f"host {k}", Drive(rng=plan.stream(f"disk {k}"))) for k in range(HOSTS)]
         for host in self.hosts:
@@ -79,8 +84,9 @@ class World:
             self.machine,
             self.database.store,
             drives,
-            is_honest=not kinds & {"clock", "no_clock", "wrong_number"},
+            is_honest=not kinds & {"clock", "clocks", "no_clock", "no_clocks", "wrong_number", "odd"},
             restarts="restart_numbers" in kinds,
+            has_odd="odd" in kinds,
         )
         self.at_host = 0
         self.daemon: SimulatedDaemon | None = None
@@ -159,6 +165,21 @@ class World:
         task = run_in(life, begin)
         life.on_death(lambda: self._died(life))
         task.add_done_callback(lambda done: self._ended(life, done), context=self._context)
+
+    def fail_stop(self, where: str, error: Exception) -> NoReturn:
+        """The process ends: an exception in its data path, which is a finding unless it was planted."""
+        life = LIFE.get()
+        if life is None:
+            raise error
+        if not life.is_dead:
+            self.note(f"fail-stop {where} {error!r}")
+            if not isinstance(error, Defect):
+                last = traceback.extract_tb(error.__traceback__)[-1]
+                at = f"{last.name}, line {last.lineno} of {last.filename.rpartition('/')[2]}"
+                self.oracle.find("an exception in the data path", f"{error!r} in {where}: {at}")
+            self.start_later(1.0)
+            life.kill()
+        raise Killed
 
     def _joined(self, session: int, lost: int) -> None:
         self.note(f"lost {self._crate_of[session].number} {lost}")
@@ -278,6 +299,7 @@ class World:
 
     def _heal(self) -> None:
         self.database.heal()
+        self.defects.take_out()
         self.dies_starting.clear()
         for host in self.hosts:
             host.drive.faults.clear()
@@ -514,6 +536,10 @@ class Events:
 
         world.database.crash_at_commit(Moment.IN, part, down_s, then)
 
+    def _defect(self, place: str, count: int, after: int) -> None:
+        """The daemon's data path fails at one of the next calls of a function, and the daemon ends itself."""
+        self._world.defects.plant(place, count, after)
+
     # --- the network --------------------------------------------------------------------------------------------
 
     def _address(self, crate: int) -> str:
@@ -569,6 +595,11 @@ class Events:
         self._fail("sync", times, skip, 0.0)
         self._later(after_s, lambda: self._cut_power("now", 0, 0.5))
 
+    def _unreadable(self, where: str, file: float, part: float) -> None:
+        """A sector of a file goes bad, with what is there."""
+        drive = self._world.hosts[self._world.at_host].drive
+        self._world.oracle.may_be_lost |= drive.lose_sector(where, file, part, is_mark)
+
     def _slow(self, delay_s: float, for_s: float) -> None:
         drive = self._world.hosts[self._world.at_host].drive
         drive.delay_s = delay_s
@@ -619,6 +650,10 @@ class Events:
             world.life.on_death(lambda: world.start_later(down_s))
             world.life.kill()
 
+    def _lack(self, call: str, for_s: float) -> None:
+        """The database answers, and refuses one kind of call with an error that nobody knows."""
+        self._world.database.lacking[call] = self._world.loop.now_ns + int(for_s * 1e9)
+
     def _reject(self, modulus: int, remainder: int, for_s: float) -> None:
         database = self._world.database
         until_ns = self._world.loop.now_ns + int(for_s * 1e9)
@@ -647,6 +682,24 @@ class Events:
 
     def _clock(self, instrument: int, off_ms: float, for_s: float) -> None:
         self._world.machine.clock(instrument, off_ms, for_s)
+
+    def _announce(self, known: int) -> None:
+        """The restart of the timing system is announced, with its epoch or without."""
+        world = self._world
+        if world.daemon is not None and world.life is not None and not world.life.is_dead:
+            daemon, epoch = world.daemon, world.machine.start + 1 if known else 0
+            run_in(world.life, lambda: world.loop.call_soon(daemon.announce, epoch))
+
+    def _odd(self, instrument: int, how_often: float, for_s: float) -> None:
+        self._world.machine.odd(instrument, how_often, for_s)
+
+    def _clocks(self, off_ms: float, for_s: float) -> None:
+        for instrument in range(self._world.plan.settings.instruments):
+            self._clock(instrument, off_ms, for_s)
+
+    def _no_clocks(self, for_s: float) -> None:
+        for instrument in range(self._world.plan.settings.instruments):
+            self._no_clock(instrument, for_s)
 
     def _dead(self, instrument: int, for_s: float) -> None:
         self._world.machine.dead(instrument, for_s)
@@ -680,10 +733,11 @@ def play(plan: Plan) -> Result:
     try:
         with virtual_loop() as loop, patched(loop, plan.stream("pauses")):
             world = World(plan, loop)
-            try:
-                loop.run_until_complete(world.play())
-            except Stuck as error:
-                world.oracle.find("stuck", str(error))
+            with process_ends(world.fail_stop), world.defects.ready():
+                try:
+                    loop.run_until_complete(world.play())
+                except Stuck as error:
+                    world.oracle.find("stuck", str(error))
             if world.life is not None:
                 world.life.kill()
                 world.life.close_tasks()

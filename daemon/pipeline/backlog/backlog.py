@@ -14,6 +14,7 @@ from itertools import islice
 
 from backends.columns.filling import readings_in
 from daemon.core.outside import Clock
+from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog.held import HeldBlocks
@@ -373,6 +374,7 @@ class Backlog:
         self.memory_bytes += waiting.nbytes
         self._in_memory.change(block.triggers, waiting.readings, 1)
 
+    @fail_stop()
     def _look(self) -> None:
         """See what has to be done, after any change."""
         wants_more = bool(self._in_journal.blocks) and self.memory_bytes <= RESUME_AT * self._max_memory
@@ -392,6 +394,7 @@ class Backlog:
         is_stuck = self.problem is not None and (is_memory_full or bool(self._in_journal.blocks))
         return is_stuck or self._journal.is_behind
 
+    @fail_stop()
     async def _read_back(self, journal: JournalKeeper) -> None:
         upto = self._last
         try:

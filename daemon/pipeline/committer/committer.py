@@ -215,7 +215,10 @@ class Committer:
         if not asking.done():
             await end_tasks(asking)
             return False
-        return asking.exception() is None and asking.result() >= number
+        try:
+            return asking.result() >= number
+        except StoreError:
+            return False
 
     def _was_ours(self, position: JournalPosition) -> bool:
         """Whether a position is one that an earlier process of this logger left, and this one has gone on from.

@@ -2,7 +2,8 @@
 
 import math
 
-from backends.base import BatchRejected, Store
+from backends.base import BatchRejected, Store, StoreError
+from daemon.core.supervision.fail_stop import fail_stop
 from daemon.pipeline.backlog import Waiting
 from daemon.pipeline.closed_blocks import merge
 from daemon.pipeline.committer.account import Account
@@ -64,6 +65,7 @@ class Transactions:
         position = await self._attempts.at_store(lambda: self._store.position(self._group.name))
         return position or JournalPosition(sequence=0)
 
+    @fail_stop(StoreError)
     async def held(self) -> int:
         """Up to which number the store has the blocks."""
         position = await self.position()

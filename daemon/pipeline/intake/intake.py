@@ -8,6 +8,7 @@ import numpy as np
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Clock
 from daemon.core.outside.clock import Instant
+from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.assembly import MOST_SESSIONS, Joined, Origin
 from daemon.pipeline.intake.catching_up import CatchingUp
@@ -85,6 +86,7 @@ class Intake:
         if self._keeper is not None:
             self._keeper.start()
 
+    @fail_stop()
     def change(self, config: Config) -> None:
         """Take over what of a configuration can change while the daemon runs."""
         if self._keeper is not None:
@@ -287,6 +289,7 @@ class Intake:
                     f"group {self.group.name}: {problem}; who waits for `received` is answered when it is committed"
                 )
 
+    @fail_stop()
     def look(self) -> None:
         """Let go of what is safe elsewhere, a few times a second."""
         if self._pipeline is not None and self._keeper is not None:
@@ -305,6 +308,7 @@ class Intake:
         """
         await self._catching_up.doubt()
 
+    @fail_stop()
     async def catch_up(self, pipeline: Pipeline) -> None:
         """Give a pipeline what the log holds, and from then on what comes."""
         replay = Replay(

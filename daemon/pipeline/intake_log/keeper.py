@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
+from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.fitting import count_fitting
 from daemon.pipeline.intake_log.format import Received
@@ -61,7 +62,7 @@ class IntakeKeeper:
         self._report_change = changed
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._beside = Beside(log.outside.workers, "the keeper of the intake's log", self.step, self._give_up)
+        self._beside = Beside(log.outside.workers, "the keeper of the intake's log", self.step)
         self.next = log.next
         self._waiting: deque[Received] = deque()  # those that are not synced, and those that are retained
         self._waiting_bytes = 0
@@ -70,7 +71,6 @@ class IntakeKeeper:
         self._retained_from: int | None = None
         self._calls: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._is_ended = False
-        self._end_problem: str | None = None
         self._writing, self._trimming = Attempt(), Attempt()
         self._state = self._new_state()
 
@@ -152,8 +152,6 @@ class IntakeKeeper:
         """Call something in the next step."""
         future: Future[T] = Future()
         with self._lock:
-            if self._end_problem is not None:
-                raise OSError(self._end_problem)
             self._calls.append((future, function))
         self._beside.wake()
         return await asyncio.wrap_future(future)
@@ -244,20 +242,10 @@ class IntakeKeeper:
             problem=self._writing.problem or self._trimming.problem,
         )
 
+    @fail_stop()
     def _changed(self, state: IntakeState) -> None:
         self._forget_synced()
         self._report_change(state)
-
-    def _give_up(self, problem: str) -> None:
-        """What is acknowledged as `received` waits for its commit then."""
-        with self._lock:
-            calls = list(self._calls)
-            self._calls.clear()
-            self._end_problem = problem
-        self._writing.problem = problem
-        self._report()
-        for future, _ in calls:
-            future.set_exception(OSError(problem))
 
 
 def _answer(future: "Future[Any]", function: Callable[[], Any]) -> None:
@@ -267,6 +255,3 @@ def _answer(future: "Future[Any]", function: Callable[[], Any]) -> None:
         future.set_result(function())
     except OSError as error:
         future.set_exception(error)
-    except Exception as error:
-        future.set_exception(error)
-        raise

@@ -1,14 +1,11 @@
 """Work on the disk beside the event loop: its steps, its signs of life, and what is tried again after it failed."""
 
-import logging
 import math
-from collections.abc import Callable
 
 from daemon.core.outside import Stepper, Workers
 from daemon.core.outside.workers import Step
+from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
-
-log = logging.getLogger(__name__)
 
 AGAIN_S = 1.0
 """After so long what failed is tried again: a full disk may have room by then."""
@@ -33,21 +30,19 @@ class Attempt:
 class Beside:
     """Calls a step beside the event loop, until it returns None.
 
-    name: of the work, as `the journal's keeper`. give_up: called, beside the event loop, with why there are no more
-    steps when one has failed, which is a defect.
+    name: of the work, as `the journal's keeper`.
     """
 
-    def __init__(self, workers: Workers, name: str, step: Step, give_up: Callable[[str], None]) -> None:
+    def __init__(self, workers: Workers, name: str, step: Step) -> None:
         self._workers = workers
         self._name = name
         self._step = step
-        self._give_up = give_up
         self._stepper: Stepper | None = None
         self._asked = self._answered = 0
 
     def start(self) -> None:
         """Let the steps begin."""
-        self._stepper = self._workers.begin(self._name, self._step_or_end)
+        self._stepper = self._workers.begin(self._name, self._call)
 
     def wake(self) -> None:
         """Have a step done soon; from any thread."""
@@ -81,10 +76,6 @@ class Beside:
         """Give so many signs of life."""
         self._answered = asked
 
-    def _step_or_end(self) -> float | None:
-        try:
-            return self._step()
-        except Exception as error:
-            log.exception("%s ended", self._name)
-            self._give_up(f"{self._name} ended: {error}")
-            return None
+    @fail_stop()
+    def _call(self) -> float | None:
+        return self._step()

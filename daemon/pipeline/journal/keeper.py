@@ -20,6 +20,7 @@ from itertools import islice
 from typing import Any
 
 from backends.columns.filling import readings_in
+from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.fitting import count_fitting
 from daemon.pipeline.journal.acknowledged import Acknowledged
@@ -79,7 +80,7 @@ class JournalKeeper:
         self._report_change = changed
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._beside = Beside(journal.outside.workers, "the journal's keeper", self.step, self._give_up)
+        self._beside = Beside(journal.outside.workers, "the journal's keeper", self.step)
         self._pending: deque[ClosedBlock] = deque()
         self._pending_bytes = 0
         self._reads: deque[tuple[int, int, Future[Blocks]]] = deque()
@@ -179,6 +180,7 @@ class JournalKeeper:
         if self._timer is None:
             self._timer = self._loop.call_later(WRITE_WITHIN_S, self._due)
 
+    @fail_stop()
     def _due(self) -> None:
         self._timer = None
         if self._pending or self._trim_to > self._trimmed:
@@ -320,21 +322,15 @@ class JournalKeeper:
             with contextlib.suppress(OSError):
                 self._acknowledged.write()
 
-    def _give_up(self, problem: str) -> None:
-        """What is committed from memory goes on without a journal."""
-        with self._lock:
-            reads = list(self._reads)
-            self._reads.clear()
-        self._writing.problem = problem
-        self._report()
-        for _, _, future in reads:
-            future.set_exception(OSError(problem))
-
     def _report(self) -> None:
         state = self._new_state(self._writing.problem or self._syncing.problem or self._trimming.problem)
         if state != self._state:
             self._state = state
-            self._loop.call_soon_threadsafe(self._report_change, state)
+            self._loop.call_soon_threadsafe(self._changed, state)
+
+    @fail_stop()
+    def _changed(self, state: JournalState) -> None:
+        self._report_change(state)
 
     def _new_state(self, problem: str | None) -> JournalState:
         nbytes, now_s = self._journal.nbytes, self._now()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from daemon.core.process import descriptors
+from daemon.core.supervision.fail_stop import fail_stop
 from daemon.sources.limits.networks import Networks
 from daemon.sources.tcp.connection import Connection
 
@@ -126,6 +127,7 @@ class Acceptor:
             listening.close()
         self._sockets = []
 
+    @fail_stop()
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(ACCEPTED_A_TURN):
             try:
@@ -145,6 +147,7 @@ class Acceptor:
         loop.remove_reader(listening)
         self._resting[listening] = loop.call_later(REST_S, self._go_on, listening)
 
+    @fail_stop()
     def _go_on(self, listening: socket.socket) -> None:
         del self._resting[listening]
         asyncio.get_running_loop().add_reader(listening, self._accept, listening)
@@ -172,6 +175,7 @@ class Acceptor:
                 self._refuse("tls", connection.address)
 
 
+@fail_stop()
 def _opened(connection: Connection, accepted: socket.socket, opening: asyncio.Task[None]) -> None:
     # Here and not in `_open`, which may be cancelled before it has begun.
     if not connection.was_made:

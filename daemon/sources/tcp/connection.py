@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, cast
 
+from daemon.core.supervision.fail_stop import fail_stop
 from daemon.pipeline.gather import NOBODY, READ_MOST, Gather
+from daemon.sources.parsing import parsed
 from daemon.web.keepalive import Watch
 from schemas.readings import InstrumentGroup
 from schemas.wire import (
@@ -110,17 +112,20 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- asyncio's side -----------------------------------------------------------------------------------------
 
+    @fail_stop()
     def connection_made(self, transport: asyncio.BaseTransport) -> None:  # noqa: D102
         self.was_made = True
         self._transport = cast("asyncio.Transport", transport)
         self._is_tls = transport.get_extra_info("sslcontext") is not None
         self._watch = Watch(transport, self.abort)
 
+    @fail_stop()
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: D102
         if self._gather is None:
             return memoryview(self._greeting)[self._greeted :]
         return self._gather.space(self._carried)
 
+    @fail_stop()
     def buffer_updated(self, nbytes: int) -> None:  # noqa: D102
         if self._gather is None:
             self._greeted += nbytes
@@ -128,6 +133,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._take(len(self._carried) + nbytes)
 
+    @fail_stop()
     def eof_received(self) -> bool:  # noqa: D102
         self.is_ended = True
         says_goodbye = bytes(self._carried) == GOODBYE
@@ -141,6 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener.ended(self)
         return True
 
+    @fail_stop()
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: D102
         if self._is_lost:  # asyncio's own loop says so, too, where an opening was cancelled
             return
@@ -237,7 +244,7 @@ class Connection(asyncio.BufferedProtocol):
             end = _end_of_line(self._greeting, self._greeted)
             if end is None:
                 return
-            greeting = parse_greeting(bytes(self._greeting[:end]))
+            greeting = parsed(parse_greeting, bytes(self._greeting[:end]), ErrorCode.BAD_GREETING)
             answer = answer_greeting(greeting, self._listener.groups)
             _check_journal(greeting, self._listener.intakes[greeting.group])
             self._listener.admit(self, greeting)
@@ -273,6 +280,7 @@ class Connection(asyncio.BufferedProtocol):
             self._read_or_not()
             asyncio.get_running_loop().call_soon(self._go_on)
 
+    @fail_stop()
     def _go_on(self) -> None:
         self._is_giving_way = False
         self._read_or_not()
@@ -295,6 +303,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(error.line())
             self._transport.close()
 
+    @fail_stop()
     def _timed_out(self) -> None:
         seconds = self._listener.handshake_timeout_s
         self._refuse(ProtocolError(ErrorCode.TIMEOUT, f"no greeting within {seconds:g} s; send it first"))

@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.gather import NOBODY, Gather
 from daemon.pipeline.intake import Subscriber
@@ -228,6 +229,7 @@ class TcpSource:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_at(max(loop.time(), self._last_round + self._every_s), self._round)
 
+    @fail_stop()
     def _round(self) -> None:
         """Send every sender the acknowledgement that is new to it."""
         loop = asyncio.get_running_loop()

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from daemon.core.supervision.fail_stop import fail_stop
 from schemas.wire import DATAGRAM_MAX
 
 DATAGRAMS_AT_ONCE = 256
@@ -89,6 +90,7 @@ class Receiver:
         self._socket.close()
         self._socket = None
 
+    @fail_stop()
     def _readable(self) -> None:
         if self._socket is not None:
             self._read(self._socket, DATAGRAMS_AT_ONCE)

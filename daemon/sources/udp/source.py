@@ -7,11 +7,12 @@ from daemon.pipeline.gather import NOBODY, Gather
 from daemon.pipeline.intake import Subscriber
 from daemon.sources.base import Intakes
 from daemon.sources.limits import Networks, Refusals
+from daemon.sources.parsing import parsed
 from daemon.sources.udp.datagram_numbers import DatagramNumbers
 from daemon.sources.udp.receiver import Address, MakesReceiving, Receiver
 from schemas.api.status import SourceStatus
 from schemas.config import UdpSource as UdpConfig
-from schemas.wire import ProtocolError, parse_datagram
+from schemas.wire import ErrorCode, ProtocolError, parse_datagram
 
 
 class UdpSource:
@@ -82,7 +83,7 @@ class UdpSource:
             self._refusals.count("not-allowed", address[0])
             return
         try:
-            datagram = parse_datagram(data)
+            datagram = parsed(parse_datagram, data, ErrorCode.BAD_DATAGRAM)
         except ProtocolError as error:
             self._refusals.count(error.code, address[0])
             return

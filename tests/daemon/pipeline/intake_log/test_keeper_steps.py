@@ -120,21 +120,6 @@ async def test_what_is_trimmed_before_it_is_written_is_not_written(tmp_path: Pat
     assert triggers(Opened(tmp_path).read(ALL)) == [3]
 
 
-async def test_a_defect_ends_it_and_is_told_to_all_who_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asked after its end waited for ever, and so did the start of the daemon."""
-    kept = Kept(tmp_path)
-    monkeypatch.setattr(kept.log, "append", lambda *_: 1 / 0)
-    reading = asyncio.ensure_future(kept.keeper.read(ALL))
-    await asyncio.sleep(0)
-    kept.put()
-    assert kept.workers.step() is None
-    with pytest.raises(OSError, match="division by zero"):
-        await reading
-    with pytest.raises(OSError, match="division by zero"):
-        await kept.keeper.read(ALL)
-    assert "division by zero" in str(kept.keeper.state.problem)
-
-
 STEP = st.one_of(
     st.tuples(st.just("put"), st.integers(1, 5)),
     st.tuples(st.just("step"), st.sampled_from([0.0, 0.5, 6.0])),

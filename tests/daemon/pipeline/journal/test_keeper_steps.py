@@ -1,7 +1,6 @@
 """The journal's keeper step by step, on a clock that the test moves."""
 
 import asyncio
-import math
 from pathlib import Path
 
 import pytest
@@ -134,14 +133,3 @@ async def test_the_last_step_keeps_what_was_put(tmp_path: Path) -> None:
     await kept.keeper.end()
     again = Kept(tmp_path)
     assert len(again.journal.read(0, 2**30)) == 2
-
-
-async def test_a_defect_ends_it_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Kept(tmp_path)
-    monkeypatch.setattr(kept.journal, "append", lambda *_: 1 / 0)
-    kept.keeper.put([block_of(1)])
-    kept.keeper._due()
-    assert kept.workers.step() is None
-    assert "division by zero" in str(kept.state.problem)
-    assert kept.workers.woken > 0
-    assert math.isfinite(kept.state.room)
