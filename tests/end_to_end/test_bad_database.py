@@ -1,6 +1,7 @@
 """A database that cannot be used as configured: one clear line, from `check-config` and at the start, and exit 1."""
 
 import asyncio
+import re
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,6 +10,8 @@ import asyncpg
 import pytest
 
 from backends.postgresql.server.embedded import EmbeddedPostgresql
+from daemon.core.configuration import load_config
+from daemon.core.configuration.database import store_of
 from tests.support.processes import free_port, here, triggerlog
 
 pytestmark = pytest.mark.slow
@@ -115,6 +118,28 @@ def test_a_check_says_what_would_be_created(tmp_path: Path, postgresql_dsn: str,
     assert "; sync (fsync on, synchronous_commit on)\n" in said.stdout
     execute(postgresql_dsn, here("schema", str(file)).stdout)
     assert "to create" not in checked(file).stdout
+
+
+@pytest.mark.parametrize("server", ["postgresql_dsn", "mariadb_dsn"])
+def test_a_check_says_from_when_on_another_partition_holds(
+    tmp_path: Path, request: pytest.FixtureRequest, server: str, schema: str
+) -> None:
+    dsn = request.getfixturevalue(server)
+    loaded = load_config(configured(tmp_path, dsn, schema, database='partition = "hour"'))
+
+    async def opened() -> None:
+        store = store_of(loaded)
+        await store.open()
+        await store.close()
+
+    asyncio.run(opened())
+    assert "database.partition" not in checked(loaded.path).stderr
+    (warning,) = checked(configured(tmp_path, dsn, schema, database='partition = "month"')).stderr.splitlines()
+    assert re.fullmatch(
+        r"warning: database\.partition: group bpm has partitions of another stretch up to \d{4}-\d\d-\d\dT\d\d:00 UTC;"
+        " they stay, and partitions of a month begin there",
+        warning,
+    )
 
 
 def test_a_server_that_is_away_is_a_warning_for_a_daemon_waits(tmp_path: Path, schema: str) -> None:

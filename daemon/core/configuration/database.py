@@ -1,12 +1,24 @@
 """The database of a configuration: its store, and what is known of it before anything is written."""
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
+import numpy as np
+
 from backends import open_conditions_store, open_folders_store, open_store
-from backends.base import PlaceRefused, ReadOnly, SchemaMismatch, Store, StoreError, StoreFacts, StoreUnavailable
+from backends.base import (
+    Partition,
+    PlaceRefused,
+    ReadOnly,
+    SchemaMismatch,
+    Store,
+    StoreError,
+    StoreFacts,
+    StoreUnavailable,
+)
+from backends.columns.partitions import partition_of
 from backends.conditions.base import ConditionsStore
 from backends.folders.base import FoldersStore
 from backends.folders.reporting import ReportingStore
@@ -181,12 +193,14 @@ async def look_at_database(loaded: LoadedConfig) -> Look:
             creates = await store.check()
             # The embedded server would be started by the question, and it keeps what its own settings say.
             facts = None if loaded.config.database.dsn is None else await store.facts()
+            partitions = {} if facts is None or creates else await store.partitions()
     except (StoreUnavailable, TimeoutError) as error:
         problem = str(error) or f"{loaded.target} does not answer in time"
         return Look(warnings=(wrong(problem, "a daemon would wait for it", "database.dsn"),))
     finally:
         await store.close()
-    return Look(creates=tuple(creates), facts=facts, warnings=tuple(_shortfalls(facts, loaded.config)))
+    warnings = (*_shortfalls(facts, loaded.config), *_other_partitions(partitions, loaded.config))
+    return Look(creates=tuple(creates), facts=facts, warnings=warnings)
 
 
 async def look_at_readers(loaded: LoadedConfig) -> tuple[Problem, ...]:
@@ -267,6 +281,18 @@ def in_its_field(error: StoreError, config: Config) -> str:
         field = "directory" if config.tiers[number].directory else "tablespace"
         return f"tiers[{number}].{field}: {error}"
     return f"{'database' if isinstance(error, SchemaMismatch) or not config.database.dsn else 'database.dsn'}: {error}"
+
+
+def _other_partitions(found: Mapping[str, Sequence[Partition]], config: Config) -> Iterator[Problem]:
+    """Say from when on partitions hold what `partition` says, where those that are there hold another stretch."""
+    unit = config.database.partition
+    for group, partitions in found.items():
+        newest = max((each for each in partitions if each.name.isdigit()), key=lambda each: each.end_ns, default=None)
+        if newest is None or newest.end_ns == partition_of(newest.start_ns, unit).end_ns:
+            continue
+        ends = np.datetime64(newest.end_ns, "ns").astype("datetime64[m]")
+        problem = f"group {group} has partitions of another stretch up to {ends} UTC"
+        yield wrong(problem, f"they stay, and partitions of a {unit} begin there", "database.partition")
 
 
 def _shortfalls(facts: StoreFacts | None, config: Config) -> Iterator[Problem]:
