@@ -1,4 +1,4 @@
-"""A database that cannot be used as configured: one clear line, from `check-config` and at the start, and exit 1."""
+"""A database that cannot be used: one clear line, from `check-config` and at the start."""
 
 import asyncio
 import re
@@ -12,7 +12,7 @@ import pytest
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from daemon.core.configuration import load_config
 from daemon.core.configuration.database import store_of
-from tests.support.processes import free_port, here, triggerlog
+from tests.support.processes import free_port, here, running, triggerlog
 
 pytestmark = pytest.mark.slow
 
@@ -53,15 +53,23 @@ def configured(folder: Path, dsn: str, schema: str, *, top: str = "", database: 
     return file
 
 
-def refusal(file: Path) -> str:
-    """The one line in which both refuse, without any password."""
-    checked, started = here("check-config", str(file)), triggerlog("run", str(file), "--log-level", "error")
-    for done in (checked, started):
-        assert done.returncode == 1, done
-        assert done.stdout == ""
-        assert "s3cret" not in done.stderr
+def refusal(file: Path, *, ends: bool = False) -> str:
+    """The one line in which both refuse, without any password; a daemon takes readings and waits, or it `ends`."""
+    checked = here("check-config", str(file))
+    assert checked.returncode == 1, checked
     (line,) = checked.stderr.splitlines()
-    assert started.stderr.splitlines() == [f"triggerlog: {line}"]
+    if ends:
+        started = triggerlog("run", str(file), "--log-level", "error")
+        assert started.returncode == 1, started
+        assert started.stderr.splitlines() == [f"triggerlog: {line}"]
+        said = f"{started.stdout}{started.stderr}"
+    else:
+        with running("run", str(file)) as run:
+            run.until_said(re.escape(f"readings are kept in the intake's log: {line}"))
+            run.until_said("taking readings into the intake's log")
+            assert run.end() == 0
+            said = run.said
+    assert "s3cret" not in f"{checked.stdout}{checked.stderr}{said}"
     return line
 
 
@@ -94,12 +102,12 @@ def test_a_database_that_is_not_there(tmp_path: Path, postgresql_dsn: str, schem
 def test_tables_that_do_not_fit(tmp_path: Path, postgresql_dsn: str, schema: str) -> None:
     made = here("schema", str(configured(tmp_path, postgresql_dsn, schema)))
     execute(postgresql_dsn, made.stdout)
-    line = refusal(configured(tmp_path, postgresql_dsn, schema, top='logger = "other"'))
+    line = refusal(configured(tmp_path, postgresql_dsn, schema, top='logger = "other"'), ends=True)
     assert line.startswith(f"database: group 'bpm' in schema '{schema}': it is written by logger 'triggerlog', this is")
 
 
 def test_a_dsn_that_the_driver_does_not_take(tmp_path: Path, postgresql_dsn: str, schema: str) -> None:
-    line = refusal(configured(tmp_path, f"{postgresql_dsn}&sslmode=maybe", schema))
+    line = refusal(configured(tmp_path, f"{postgresql_dsn}&sslmode=maybe", schema), ends=True)
     assert line.startswith("database.dsn: `dsn` in [database] cannot be used: ")
 
 
@@ -169,7 +177,7 @@ def test_a_mongodb_says_what_would_be_created(tmp_path: Path, mongodb_dsn: str, 
 
 
 def test_a_mongodb_dsn_with_an_unknown_option(tmp_path: Path, mongodb_dsn: str, schema: str) -> None:
-    line = refusal(configured(tmp_path, f"{mongodb_dsn}/?nonsense=s", schema))
+    line = refusal(configured(tmp_path, f"{mongodb_dsn}/?nonsense=s", schema), ends=True)
     assert line.startswith("database.dsn: `dsn` in [database] cannot be understood: Unknown option: nonsense")
 
 

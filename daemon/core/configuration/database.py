@@ -16,6 +16,7 @@ from backends.base import (
     Store,
     StoreError,
     StoreFacts,
+    StoreLacks,
     StoreUnavailable,
 )
 from backends.columns.partitions import partition_of
@@ -195,6 +196,8 @@ async def look_at_database(loaded: LoadedConfig) -> Look:
             facts = None if loaded.config.database.dsn is None else await store.facts()
             partitions = {} if facts is None or creates else await store.partitions()
     except (StoreUnavailable, TimeoutError) as error:
+        if isinstance(error, StoreLacks):
+            raise
         problem = str(error) or f"{loaded.target} does not answer in time"
         return Look(warnings=(wrong(problem, "a daemon would wait for it", "database.dsn"),))
     finally:
@@ -222,10 +225,12 @@ async def look_at_readers(loaded: LoadedConfig) -> tuple[Problem, ...]:
         async with asyncio.timeout(2 * LOOK_S):
             for group in tables["groups"].values():
                 await store.ask(LedgerTail(group=group, most=1))
-    except (StoreUnavailable, TimeoutError) as error:
-        problem = str(error) or f"{without_passwords(config.readers.dsn)} does not answer in time"
+    except TimeoutError:
+        problem = f"{without_passwords(config.readers.dsn)} does not answer in time"
         return (wrong(problem, "readers would fail until it does", "readers.dsn"),)
     except StoreError as error:
+        if error.is_away:
+            return (wrong(str(error), "readers would fail until it does", "readers.dsn"),)
         fix = f"see that it holds schema {database.schema_name} as it is written, and that its user may read that"
         return (wrong(str(error), fix, "readers.dsn"),)
     finally:
@@ -247,9 +252,11 @@ async def look_at_calibrations(loaded: LoadedConfig) -> tuple[Problem, ...]:
             lists = await store.tag_lists(tag)
     except ConditionsRefused as refused:
         return (wrong(refused.problem, refused.fix, "conditions.tag"),)
-    except (StoreUnavailable, TimeoutError):
+    except TimeoutError:
         return ()  # the look at the database has said so
     except StoreError as error:
+        if error.is_away:
+            return ()
         problem = f"{loaded.config.conditions.schema_name} cannot be read ({error})"
         return (wrong(problem, "name the one that a server of conditions has made", "conditions.schema"),)
     finally:

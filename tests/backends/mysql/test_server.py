@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pymysql.err
 import pytest
 
-from backends.base import BatchRejected, StoreBusy, StoreError, StoreUnavailable
+from backends.base import BatchRejected, StoreBusy, StoreError, StoreLacks, StoreUnavailable
 from backends.columns.partitions import Partition
 from backends.mysql.protocol.sql import literal
 from backends.mysql.schema.partitions import LEAST, MOST, Range, cut, initial, partition_by, parts_to_cut
@@ -93,7 +93,14 @@ def test_servers_that_are_too_old(version: str, says: str) -> None:
         (pymysql.err.OperationalError(2013, "Lost connection"), StoreUnavailable, False),
         (pymysql.err.OperationalError(1045, "Access denied"), StoreUnavailable, True),
         (pymysql.err.OperationalError(1290, "--read-only"), StoreUnavailable, False),
-        (pymysql.err.OperationalError(1142, "INSERT command denied"), StoreUnavailable, True),
+        (pymysql.err.OperationalError(1142, "INSERT command denied"), StoreLacks, True),
+        (pymysql.err.ProgrammingError(1146, "Table 'm.bpm' doesn't exist"), StoreLacks, False),
+        (pymysql.err.OperationalError(1364, "Field 'added' doesn't have a default value"), StoreLacks, False),
+        (pymysql.err.OperationalError(3, "Error writing file '/var/tmp/MLfd=45'"), StoreUnavailable, False),
+        (pymysql.err.OperationalError(1036, "Table 'bpm' is read only"), StoreUnavailable, False),
+        (pymysql.err.OperationalError(1461, "Can't create more than max_prepared_stmt_count"), StoreUnavailable, False),
+        (pymysql.err.OperationalError(1499, "Too many partitions were defined"), StoreUnavailable, False),
+        (pymysql.err.OperationalError(4025, "CONSTRAINT `low` failed for `m`.`bpm`"), BatchRejected, False),
         (pymysql.err.InternalError("Packet sequence number wrong"), StoreUnavailable, False),
         (pymysql.err.IntegrityError(1062, "Duplicate\nentry"), BatchRejected, False),
         (pymysql.err.DataError(1264, "Out of range"), BatchRejected, False),
@@ -102,12 +109,12 @@ def test_servers_that_are_too_old(version: str, says: str) -> None:
     ],
 )
 def test_what_the_driver_raises(error: Exception, kind: type[StoreError], login: bool) -> None:
-    with pytest.raises(StoreError) as caught, translated("mysql://h", otherwise=BatchRejected):
+    with pytest.raises(StoreError) as caught, translated("mysql://h", rejects=BatchRejected):
         raise error
     assert type(caught.value) is kind
     assert "\n" not in str(caught.value)
     # At a start a refused login is no outage, and the message has the fix.
-    with pytest.raises(StoreError) as at_start, login_refused(), translated("mysql://h", otherwise=BatchRejected):
+    with pytest.raises(StoreError) as at_start, login_refused(), translated("mysql://h", rejects=BatchRejected):
         raise error
     assert ("; correct the user" in str(at_start.value) or "; let an administrator" in str(at_start.value)) == login
     assert isinstance(at_start.value, StoreUnavailable) == (issubclass(kind, StoreUnavailable) and not login)
