@@ -13,8 +13,8 @@ import pytest
 
 from daemon.client.sender import Sender
 from schemas.readings import Array
-from schemas.wire import Ack
-from tests.support.processes import free_port, running, until
+from schemas.wire import Ack, ProtocolError
+from tests.support.processes import free_port, running, triggerlog, until
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +71,14 @@ def in_mariadb(dsn: str, schema: str) -> Execute:
     return run
 
 
+def block_of(sender: Sender, first: int) -> Array:
+    """Ten triggers of all instruments."""
+    block: Array = np.zeros((10, sender.instruments), sender.record)
+    block["trigger"], block["instrument"] = np.arange(first, first + 10)[:, None], np.arange(sender.instruments)
+    block["time_ns"], block["epoch"] = 1_800_000_000_000_000_000 + block["trigger"] * 1_000_000, 9
+    return block.reshape(-1)
+
+
 class Instruments:
     """One sender a group, which outlive the daemon."""
 
@@ -84,10 +92,7 @@ class Instruments:
 
     async def send(self, name: str, first: int, *, drain: bool = True) -> None:
         sender = self.senders[name]
-        block: Array = np.zeros((10, sender.instruments), sender.record)
-        block["trigger"], block["instrument"] = np.arange(first, first + 10)[:, None], np.arange(sender.instruments)
-        block["time_ns"], block["epoch"] = 1_800_000_000_000_000_000 + block["trigger"] * 1_000_000, 9
-        await sender.send(block.reshape(-1))
+        await sender.send(block_of(sender, first))
         if drain:
             await sender.drain_acknowledged(120)
 
@@ -207,4 +212,94 @@ async def test_readings_wait_for_what_an_operator_has_taken_away(
         await asyncio.to_thread(run.end)
     for name, size in (("bpm", 6), ("ict", 2)):
         query = f"SELECT count(*), count(DISTINCT trigger_id), max(trigger_id) FROM {name}"
-        assert [int(str(each)) for each in (await execute(query))[0]] == [30 * size, 30, 30]
+        assert await count(execute, query) == [30 * size, 30, 30]
+
+
+@pytest.mark.parametrize("server", ["postgresql", "mariadb"])
+async def test_a_configuration_that_the_database_refuses_has_a_way_out(
+    tmp_path: Path, server: str, dsn: str, schema: str
+) -> None:
+    schema = f"refused_{schema}"
+    execute = (in_postgresql if server == "postgresql" else in_mariadb)(dsn, schema)
+    away, back = {
+        "postgresql": ("ALTER TABLE positions RENAME TO other", "ALTER TABLE other RENAME TO positions"),
+        "mariadb": ("RENAME TABLE positions TO other", "RENAME TABLE other TO positions"),
+    }[server]
+    tcp, api, file = free_port(), free_port(), tmp_path / "beam.toml"
+
+    def configure(schema: str, dtype: str) -> None:
+        text = CONFIGURATION.format(folder=tmp_path, dsn=dsn, schema=schema, tcp=tcp, api=api)
+        file.write_text(text.replace("int16", dtype))
+
+    async def send(ack: Ack, first: int, told: list[str] | None = None) -> Sender:
+        on_problem = None if told is None else told.append
+        sender = await Sender.connect("127.0.0.1", tcp, "bpm", ack=ack, reconnect=True, on_problem=on_problem)
+        await sender.send(block_of(sender, first))
+        await sender.drain_acknowledged(120)
+        return sender
+
+    configure(schema, "int16")
+    with running("run", str(file)) as run:
+        await asyncio.to_thread(run.until_said, "taking readings at")
+        await (await send(Ack.COMMITTED, 1)).finish()
+        await asyncio.to_thread(run.end)
+    await execute(away)
+    configure(schema, "int32")
+    told: list[str] = []
+    with running("run", str(file)) as run:
+        await asyncio.to_thread(run.until_said, "taking readings into the intake's log")
+        sender = await send(Ack.RECEIVED, 11, told)
+        await execute(back)
+        # The one message says what is wrong, how many readings it concerns, and how they are stored.
+        reason = "'gain' is int16, the configuration says int32; .* 60 readings of group bpm .* another `schema`"
+        await asyncio.to_thread(run.until_said, reason)
+        with pytest.raises(ProtocolError, match=f"^configuration: .*{reason}"):
+            await Sender.connect("127.0.0.1", tcp, "bpm", ack=Ack.RECEIVED)
+        sender.put(block_of(sender, 21))
+        await asyncio.to_thread(until, lambda: any(re.search(reason, text) for text in told), "the sender is told why")
+        assert sender.acknowledged == 60
+        other = await Sender.connect("127.0.0.1", tcp, "ict", ack=Ack.RECEIVED)
+        await other.send(block_of(other, 11))
+        await other.drain_acknowledged(120)
+        await other.close()
+        await asyncio.to_thread(run.end)
+    refused = await asyncio.to_thread(triggerlog, "run", str(file))
+    assert refused.returncode == 1
+    assert re.search(reason, refused.stderr)
+    configure(f"{schema}_b", "int32")
+    with running("run", str(file)) as run:
+        await asyncio.to_thread(run.until_said, "taking readings at")
+        await sender.drain_acknowledged(120)
+        await sender.finish()
+        await asyncio.to_thread(until, lambda: not any(waiting(api)), "all is committed")
+        await asyncio.to_thread(run.end)
+    in_b = (in_postgresql if server == "postgresql" else in_mariadb)(dsn, f"{schema}_b")
+    counted = [await count(in_b, "SELECT count(DISTINCT trigger_id), count(*) FROM " + name) for name in ("bpm", "ict")]
+    assert counted == [[20, 120], [10, 20]]
+    configure(schema, "int16")
+    with running("run", str(file)) as run:
+        await asyncio.to_thread(run.until_said, "taking readings at")
+        await (await send(Ack.COMMITTED, 31)).finish()
+        groups = (await asyncio.to_thread(status_of, api))["groups"]
+        assert groups["bpm"]["dead_letters"]["readings"] == 0
+        # As the message says: this schema does not have what the other one acknowledged.
+        assert groups["bpm"]["readings"]["lost"] == {"database": 60}
+        await asyncio.to_thread(run.end)
+    assert await count(execute, "SELECT count(DISTINCT trigger_id), count(*) FROM bpm") == [20, 120]
+
+
+def status_of(api: int) -> dict:
+    return httpx.get(f"http://127.0.0.1:{api}/api/v1/status", trust_env=False, timeout=60).json()
+
+
+def waiting(api: int) -> list[int]:
+    status = status_of(api)
+    intakes = [each["waiting"] for each in status["intakes"].values()]
+    return [
+        *intakes,
+        *(group["triggers"]["waiting"] + group["triggers"]["open"] for group in status["groups"].values()),
+    ]
+
+
+async def count(execute: Execute, statement: str) -> list[int]:
+    return [int(str(each)) for each in (await execute(statement))[0]]

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from backends.base import ConfigurationRefused, Store, StoreError, StoreUnavailable
+from backends.base import ConfigurationRefused, SchemaMismatch, Store, StoreError, StoreUnavailable
 from daemon.core.configuration.database import in_its_field, why_refused
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed
@@ -46,11 +46,14 @@ class StoreWatch:
         *,
         away: asyncio.Event,
         is_taking: Callable[[], bool],
+        refuse: Callable[[SchemaMismatch], str],
     ) -> T | None:
         """Open the store and ask it, trying again whatever is wrong; None when `stop` came first.
 
         away: set when it cannot be used yet, so that readings are taken meanwhile. is_taking: whether they are already.
             Then a configuration that is refused ends nothing, either: ending would lose what comes for other groups.
+        refuse: called with what the database refuses: its groups take nothing more; returns what to do with what they
+            have taken.
 
         Raises:
             CommandFailed: the configuration is refused, and nothing is taken.
@@ -67,6 +70,8 @@ class StoreWatch:
                 found = error if isinstance(error, StoreUnavailable) else await why_refused(self._store, error)
                 is_refused = isinstance(found, ConfigurationRefused)
                 problem = str(found) if isinstance(found, StoreUnavailable) else in_its_field(found, self._config)
+                if isinstance(found, SchemaMismatch):
+                    problem += refuse(found)
                 if is_refused and not is_taking():
                     raise CommandFailed(problem) from None
                 self._wait_for_it("the database is away" if found.is_away else "the database cannot be used", problem)
