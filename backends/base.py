@@ -18,15 +18,28 @@ from schemas.retention import Dropped, Period, Rule
 
 
 class StoreError(Exception):
-    """Something went wrong between the daemon and the database; the message is one line for an operator."""
+    """Something went wrong between the daemon and the database; the message is one line for an operator.
+
+    is_away: the database does not answer, or not now, whatever it is asked.
+    """
+
+    is_away = False
 
 
 class StoreUnavailable(StoreError):
     """The database does not answer, or not now: try the same again later."""
 
+    is_away = True
+
 
 class StoreBusy(StoreUnavailable):
     """The database answers, but others are at what was asked: try the same again soon."""
+
+
+class StoreLacks(StoreUnavailable):
+    """The database answers, and lacks a table, a column or a right: an operator has to give it back."""
+
+    is_away = False
 
 
 class GroupLocked(StoreUnavailable):
@@ -34,7 +47,7 @@ class GroupLocked(StoreUnavailable):
 
 
 class BatchRejected(StoreError):
-    """The database will never take this batch: trying again cannot help.
+    """A row of the batch is at fault: the database will never take it. Everything else that it refuses may pass.
 
     reason: what refused it, in one line without the values of a row, so that it is the same for all that one cause
     refuses. detail: of the row that was refused, in one line; may be empty.
@@ -93,8 +106,19 @@ class PlaceRefused(StoreError):
         self.place = place
 
 
-class SchemaMismatch(StoreError):
-    """What is in the database does not fit the configuration; the message names the difference and the fix."""
+class ConfigurationRefused(StoreError):
+    """The configuration cannot be used with this database; the message names the problem and the fix."""
+
+
+class SchemaMismatch(ConfigurationRefused):
+    """What is in the database does not fit the configuration; the message names the difference and the fix.
+
+    groups: those whose readings, as they are configured, the database can never have.
+    """
+
+    def __init__(self, problem: str, *, groups: Collection[str] = ()) -> None:
+        super().__init__(problem)
+        self.groups = tuple(groups)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from backends.base import OtherJournal, Store, StoreError
+from backends.base import OtherJournal, SchemaMismatch, Store, StoreError
 from backends.ending import done_before, end_tasks
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import durability_of, layout_of
@@ -68,6 +68,16 @@ class DataPath:
         """What the store has of each group; raises what `daemon.pipeline.recovery.ask_store` does."""
         return {name: await ask_store(self._store, group, self._config) for name, group in self.groups.items()}
 
+    def refuse(self, mismatch: SchemaMismatch) -> str:
+        """Let groups that the database refuses take nothing more; return what to do with what they have taken."""
+        ways = []
+        for name in mismatch.groups:
+            intake = self.intakes[name]
+            way = _way_out(name, intake.kept) if intake.kept else ""
+            ways.append(way)
+            intake.refuse(f"{mismatch}{way}")
+        return "".join(ways)
+
     @fail_stop(CommandFailed)
     async def start_sources(self) -> None:
         """Take readings from now on.
@@ -100,6 +110,8 @@ class DataPath:
 
         availability_changed: see `Pipeline`. made: called when the pipelines are there, before anything is put in.
         """
+        for intake in self.intakes.values():
+            intake.refuse(None)
         recovered = await self._make_pipelines(in_store, availability_changed)
         made()
         # What is left half done the next start does.
@@ -201,3 +213,12 @@ class DataPath:
         async with asyncio.TaskGroup() as catching_up:
             for name, intake in self.intakes.items():
                 catching_up.create_task(intake.catch_up(self.pipelines[name]), name=f"catching up {name}")
+
+
+def _way_out(group: str, readings: int) -> str:
+    """Say how readings are stored that only the refused configuration fits, and that may be acknowledged."""
+    return (
+        f"; {readings:,} readings of group {group} that came with this configuration are in the intake's log, and fit"
+        " no other: to store them, start the daemon with it and another `schema` until `triggerlog reconcile` finds"
+        " none waiting, and only then set `channels` and `schema` to what is there, where they count as lost"
+    )

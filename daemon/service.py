@@ -348,7 +348,13 @@ class Service:
         """What the store has, as soon as it answers; None when `stop` came first. May start the sources before."""
         away = asyncio.Event()
         opening = asyncio.create_task(
-            self._store_watch.open(stop, self._path.ask_store, away=away, is_taking=lambda: bool(self._path.sources))
+            self._store_watch.open(
+                stop,
+                self._path.ask_store,
+                away=away,
+                is_taking=lambda: bool(self._path.sources),
+                refuse=self._path.refuse,
+            )
         )
         waiting = asyncio.create_task(away.wait())
         try:

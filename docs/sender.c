@@ -81,7 +81,8 @@ static int join_session(char **argv) { /* 0 when it may be tried again */
                   (unsigned long long)session, (unsigned long long)done, (unsigned long long)made);
     if (!dial(argv[1], argv[2]) || send(fd, line, (size_t)n, MSG_NOSIGNAL) != n || !read_line(line, sizeof line) ||
         !strncmp(line, "ERROR timeout ", 14) || !strncmp(line, "ERROR stopping ", 15) ||
-        !strncmp(line, "ERROR too-many-connections ", 27)) return hang_up();
+        !strncmp(line, "ERROR too-many-connections ", 27) ||
+        !strncmp(line, "ERROR configuration ", 20)) return hang_up();
     if (strncmp(line, "OK ", 3)) fail(line); /* ERROR <code> <what to do> */
     const char *fields = strstr(line, " fields="), *count = strstr(line, " instruments=");
     const char *resume = strstr(line, " resume=");

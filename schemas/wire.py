@@ -88,6 +88,7 @@ class ErrorCode(StrEnum):
     TOO_MANY_CONNECTIONS = "too-many-connections"
     TIMEOUT = "timeout"
     STOPPING = "stopping"
+    CONFIGURATION = "configuration"
     BAD_ANSWER = "bad-answer"  # seen by a sender: what it talks to is no triggerlog daemon
     BAD_DATAGRAM = "bad-datagram"  # counted by the daemon: a datagram is never answered
 

@@ -1,5 +1,6 @@
 """Which interval of time a partition holds: pure arithmetic on int64 nanoseconds since 1970-01-01 UTC."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,6 +43,29 @@ def partitions_of(times: Array, now_ns: int, unit: PartitionUnit, ahead: int) ->
     newest = int(numbers[-1])
     wanted = {*map(int, numbers), *range(newest + 1, newest + ahead + 1)}
     return [_partition(number, unit) for number in sorted(wanted)]
+
+
+def parts_outside(partition: Partition, taken: Iterable[tuple[int, int]]) -> list[Partition]:
+    """Return what of a partition lies in none of the stretches (start_ns, end_ns) that are taken, ascending.
+
+    They are taken where tables were made with another unit. A part has the label of its first hour: never that of the
+    whole partition, and of no other stretch that lies beside it.
+    """
+    parts, at = [], partition.start_ns
+    for start_ns, end_ns in [*sorted(taken), (partition.end_ns, partition.end_ns)]:
+        end = min(start_ns, partition.end_ns)
+        if at < end:
+            parts.append(part_of(partition, at, end))
+        at = max(at, end_ns)
+    return parts
+
+
+def part_of(partition: Partition, start_ns: int, end_ns: int) -> Partition:
+    """Return the part of a partition that lies in a stretch."""
+    start_ns, end_ns = max(start_ns, partition.start_ns), min(end_ns, partition.end_ns)
+    if (start_ns, end_ns) == (partition.start_ns, partition.end_ns):
+        return partition
+    return Partition(start_ns=start_ns, end_ns=end_ns, label=partition_of(start_ns, "hour").label)
 
 
 def _numbers(times: Array, unit: PartitionUnit) -> Array:

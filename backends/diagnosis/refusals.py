@@ -4,11 +4,14 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from backends.base import BatchRejected, StoreError, StoreUnavailable
+from backends.base import BatchRejected, StoreBusy, StoreError, StoreLacks, StoreUnavailable
 from backends.diagnosis.tls import certificate_refused
 
 DETAIL_MOST = 300
 """Characters of what a server says of one row."""
+
+MEND = "bring back the tables as triggerlog made them, with the login's rights to them: `triggerlog check-config`"
+"""The fix where something is lacking."""
 
 NUMBER = r"(?<![\w.$])[-+]?\d[\d.]*(?:[eE][-+]?\d+)?(?![\w.])"
 
@@ -29,6 +32,19 @@ def rejected(
     reason = without_values(message, values)
     said = detail or (message if reason != message else context)
     return BatchRejected(f"{target} refuses: {reason} ({code})", shortened(said))
+
+
+def passing(
+    target: str, message: str, code: object, *, is_busy: bool = False, is_lacking: bool = False
+) -> StoreUnavailable:
+    """The error for what a server refuses for no fault of a row: it is tried again until it passes.
+
+    is_busy: only others are in the way. is_lacking: an operator has to give something back.
+    """
+    text = f"{target} cannot do it now: {message} ({code})"
+    if is_lacking:
+        return StoreLacks(f"{text}; {MEND}")
+    return StoreBusy(text) if is_busy else StoreUnavailable(text)
 
 
 def without_values(message: str, values: str = NUMBER) -> str:

@@ -1,8 +1,9 @@
 """What a database says of a group it holds, and whether that fits the configuration: the same in every database."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from backends.base import SchemaMismatch, StoreLacks
 from backends.columns.stored import POSITION
 from schemas.batch import Layout
 from schemas.readings import Channel, InstrumentGroup
@@ -43,18 +44,32 @@ def difference(stored: Stored, group: InstrumentGroup, layout: Layout, logger: s
     return None
 
 
-def without_columns(schema: str, there: Collection[str], add: str, state: str) -> str | None:
-    """Say that `positions` is an older triggerlog's, and the fix; None when its columns are `there`.
+def check_positions(schema: str, there: Collection[str], add: str, state: str) -> None:
+    """See that the columns of `positions` are `there`; else it is an older triggerlog's, and the error has the fix.
 
     add: the statement that adds what is missing, up to the columns. state: the type of the column of this name.
     """
     lacking = [name for name in POSITION if name not in there]
     if not lacking:
-        return None
+        return
     columns = ", ".join(f"ADD COLUMN {name} {state if name == 'state' else ADDED}" for name in lacking)
-    return (
+    raise StoreLacks(
         f"table 'positions' in schema {schema!r} was made by an older triggerlog and has no {' and '.join(lacking)};"
         f" let its owner run {add} {columns}"
+    )
+
+
+def gone(schema: str, tables: Collection[str]) -> StoreLacks:
+    """The error for a schema that lacks tables which triggerlog made: an operator has taken them away."""
+    names = ", ".join(map(repr, sorted(tables)))
+    return StoreLacks(f"schema {schema!r} has lost {names}; bring back what was there, or log into another `schema`")
+
+
+def mismatch_of(found: Mapping[str, str], schema: str) -> SchemaMismatch:
+    """The error for groups that are not stored as they are configured: by name, the difference and the fix."""
+    return SchemaMismatch(
+        "; ".join(f"group {name!r} in schema {schema!r}: {problem}" for name, problem in found.items()),
+        groups=tuple(found),
     )
 
 

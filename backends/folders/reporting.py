@@ -247,7 +247,8 @@ class ReportingStore:
 def _mismatch(group: InstrumentGroup, problem: str) -> SchemaMismatch:
     return SchemaMismatch(
         f"group {group.name} cannot report into folder {group.folder}: {problem}. Give the group another `folder`, or"
-        " the instruments and channels that this one has"
+        " the instruments and channels that this one has",
+        groups=(group.name,),
     )
 
 

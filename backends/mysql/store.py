@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from backends.base import ReadOnly, StoreError, StoreFacts, StoreUnavailable
+from backends.base import ReadOnly, StoreError, StoreFacts
 from backends.counting import HourRead, HourReads
 from backends.mysql.decimation import MysqlReducing
 from backends.mysql.moving import MysqlMoving
@@ -187,7 +187,7 @@ class MysqlStore(SqlStore[Connection]):
 
     async def _connect(self) -> Connection:
         # A batch is never at fault for what goes wrong before there is a connection.
-        with translated(self._target, otherwise=StoreUnavailable):
+        with translated(self._target):
             connection = await connect(
                 self._address,
                 program=f"triggerlog {self._logger}{' reader' if self._read_only else ''}",

@@ -10,7 +10,7 @@ import asyncpg
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from backends.base import StoreError, StoreUnavailable
+from backends.base import StoreError
 from backends.postgresql.protocol.connection import Connection, target_of
 from backends.postgresql.protocol.sql import DIALECT, create_schema, quoted
 from backends.postgresql.schema.create import LOCK_TIMEOUT, SEEN, check_version, lock_schema
@@ -113,7 +113,7 @@ class PostgresqlSessionStore(SqlSessionStore[S]):
             "application_name": f"triggerlog {self.what}",
             "lock_timeout": str(math.ceil(1000 * self._timeout_s)),
         }
-        with translated(self._target, otherwise=StoreUnavailable):
+        with translated(self._target):
             connection = await asyncpg.connect(
                 self._dsn(), password=self._password, timeout=self._timeout_s, server_settings=settings
             )

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import sqlalchemy as sa
 
-from backends.base import ReadOnly, StoreFacts, StoreUnavailable
+from backends.base import ReadOnly, StoreFacts
 from backends.postgresql.decimation import PostgresqlReducing
 from backends.postgresql.moving import PostgresqlMoving
 from backends.postgresql.protocol.connection import Connection, target_of
@@ -179,7 +179,7 @@ class PostgresqlStore(SqlStore[Connection]):
 
     async def _connected(self, dsn: str | None) -> Connection:
         # A batch is never at fault for what goes wrong before there is a connection.
-        with translated(self._target, otherwise=StoreUnavailable):
+        with translated(self._target):
             connection = await asyncpg.connect(
                 dsn,
                 password=self._password,

@@ -31,13 +31,13 @@ class LockNotGranted(Exception):
 class Driver(Generic[C]):
     """What the SQL stores need of a database's driver.
 
-    translated: of a target, and `otherwise`: turns what the driver raises into StoreUnavailable where trying again can
-        help, else into `otherwise`.
+    translated: of a target, and `rejects`: turns what the driver raises into `rejects` where a row is at fault, else
+        into StoreUnavailable.
     login_refused: says what to do where a login was turned away.
     taken_too_long: of a target and seconds: says that a question was given up after that time.
     is_closed: whether a connection is closed, by either side as far as known.
     give_back: closes a connection in order, or at once where the server does not answer.
-    roll_back: ends the transaction that a refused batch has left open, if it has.
+    roll_back: ends the transaction that a rejected batch has left open, if it has.
     take_lock: of a name and seconds: takes a lock that goes with the connection; raises LockNotGranted.
     release_lock: of a name: gives it back.
     """
@@ -68,8 +68,9 @@ class Driver(Generic[C]):
 class OwnedConnection(Generic[C]):
     """A connection of one owner, made when it is needed; calls are put one after the other.
 
-    Whatever goes wrong ends it: half a COPY or half a transaction must never be met again. A batch that the server
-    refuses is rolled back instead, since a new connection costs a hundred times as much as what is refused.
+    Whatever goes wrong ends it: half a COPY or half a transaction must never be met again, and what is rejected has to
+    be rejected by another connection, too. A rehearsal that is rejected is rolled back instead: there are many, and a
+    new connection costs a hundred times as much.
 
     Args:
         driver: of the database.
@@ -94,18 +95,18 @@ class OwnedConnection(Generic[C]):
         self._turn = asyncio.Lock()
 
     @asynccontextmanager
-    async def session(self, timeout_s: float | None) -> AsyncIterator[C]:
+    async def session(self, timeout_s: float | None, *, rehearses: bool = False) -> AsyncIterator[C]:
         """The connection, for at most `timeout_s`, or without a limit."""
         async with self._turn:
             try:
                 with self._guarded():
                     async with asyncio.timeout(timeout_s):
                         yield await self._connected()
-            except BatchRejected:
-                await self._roll_back(timeout_s)
-                raise
-            except BaseException:
-                self._end()
+            except BaseException as error:
+                if rehearses and isinstance(error, BatchRejected):
+                    await self._roll_back(timeout_s)
+                else:
+                    self._end()
                 raise
 
     async def close(self) -> None:

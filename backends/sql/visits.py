@@ -52,14 +52,14 @@ class VisitConnection(OwnedConnection[C]):
         """Called with each new connection: what is known of the server is to be looked at again."""
 
     @asynccontextmanager
-    async def session(self, timeout_s: float | None) -> AsyncIterator[C]:
+    async def session(self, timeout_s: float | None, *, rehearses: bool = False) -> AsyncIterator[C]:
         """The connection, for at most `timeout_s`, or for as long as the server answers.
 
         Raises:
             StatementTooLong: of a store that writes, it took longer.
         """
         if self.limits.statement_s is None:
-            async with super().session(timeout_s) as connection:
+            async with super().session(timeout_s, rehearses=rehearses) as connection:
                 yield connection
         else:
             async with super().session(None) as connection:

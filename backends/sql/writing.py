@@ -136,11 +136,11 @@ class GroupWriter(ABC, Generic[C]):
                 " (or through a connection the server has not given up yet); stop that one, or set another `schema`"
             ) from None
 
-    def _session(self) -> AbstractAsyncContextManager[C]:
-        return self._connection.session(self._timeout_s)
+    def _session(self, *, rehearses: bool = False) -> AbstractAsyncContextManager[C]:
+        return self._connection.session(self._timeout_s, rehearses=rehearses)
 
     def _guarded(self) -> AbstractContextManager[None]:
-        return self._driver.translated(self._target, otherwise=BatchRejected)
+        return self._driver.translated(self._target, rejects=BatchRejected)
 
     async def _check_position(self, connection: C, batch: Batch) -> None:
         """See that a position which did not move has the batch; streams begin without one."""

@@ -98,7 +98,8 @@ async def _store_away(_: Request, error: Exception) -> Response:
         # It answers, and somebody else is in the way for a moment.
         return problem_answer(503, Problem(detail=str(error), fix="try again in a moment"))
     fix = "try again later; the daemon tries the database again by itself"
-    return problem_answer(503, Problem(detail=f"the database is away: {error}", fix=fix))
+    detail = f"the database is away: {error}" if isinstance(error, StoreError) and error.is_away else str(error)
+    return problem_answer(503, Problem(detail=detail, fix=fix))
 
 
 async def _store_refuses(request: Request, error: Exception) -> Response:

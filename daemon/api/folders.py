@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 
-from backends.base import CommitsLost, OtherJournal, StoreError, StoreUnavailable
+from backends.base import CommitsLost, OtherJournal, StoreError
 from backends.folders.base import FoldersStore
 from daemon.api.document import refusals
 from daemon.api.query_limit import QueryLimit
@@ -140,9 +140,9 @@ def opened(service: ApiService) -> Iterator[tuple[FoldersStore, OpenedFolders]]:
     except OtherJournal as other:
         fix = "name the journal that counts this source's insertions, or take another source"
         raise ApiError(409, str(other), fix, field="journal") from None
-    except StoreUnavailable:
-        raise
     except StoreError as error:
+        if error.is_away:
+            raise
         raise ApiError(500, str(error), "see the log of the daemon") from None
 
 

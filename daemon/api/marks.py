@@ -7,7 +7,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Depends, Path, Query, Response
 
-from backends.base import StoreError, StoreUnavailable
+from backends.base import StoreError
 from daemon.api.document import Responses, refusals
 from daemon.api.query_limit import QueryLimit
 from daemon.api.readings import see_in_order
@@ -83,9 +83,9 @@ def _refusals_answered() -> Iterator[None]:
         raise ApiError(404 if error.is_unknown else 409, str(error), fix, field="id") from None
     except MarksNotKept as error:
         raise ApiError(503, str(error), error.fix) from None
-    except StoreUnavailable:
-        raise
     except StoreError as error:
+        if error.is_away:
+            raise
         raise ApiError(500, str(error), "see the log of the daemon") from None
 
 

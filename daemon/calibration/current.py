@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
-from backends.base import StoreError, StoreUnavailable
+from backends.base import StoreError
 from backends.conditions.base import ConditionsStore
 from daemon.calibration.group import GroupCalibration, keys_of
 from daemon.calibration.payloads import NotCalibrated, payload_files
@@ -99,9 +99,9 @@ class Calibrations:
             revision, intervals = await self._store.between(tag, type_, *_extent(readings, by))
         except ConditionsRefused as refused:
             raise NotCalibrated(refused.field, refused.problem, refused.fix) from None
-        except StoreUnavailable:
-            raise
         except StoreError as error:
+            if error.is_away:
+                raise
             fix = "name the one that a server of conditions has made"
             problem = f"{self._conditions.schema_name} cannot be read ({error})"
             raise NotCalibrated("conditions.schema", problem, fix) from None

@@ -65,12 +65,11 @@ class OpenedFolders:
         while True:
             try:
                 await self._store.create()
-            except StoreUnavailable as error:
-                self._lack = error
             except StoreError as error:
                 # Somebody may give the daemon the right that it lacks, or another schema, while it logs readings.
-                self._lack = StoreUnavailable(str(error))
-                self._tell(str(error))
+                self._lack = error if isinstance(error, StoreUnavailable) else StoreUnavailable(str(error))
+                if not error.is_away:
+                    self._tell(str(error))
             else:
                 self._lack = None
                 self._is_open.set()

@@ -191,11 +191,10 @@ class MarkKeeper:
         for waiting in list(self._waiting.values()):
             try:
                 await self._write(waiting)
-            except StoreUnavailable as error:
-                problem = str(error)
-                break
             except (StoreError, OSError) as error:
                 problem = str(error)
+                if isinstance(error, StoreUnavailable):
+                    break
         if problem is not None and self._problem is None:
             self._events.warning(f"marks wait in {self._folder.path}: {problem}")
         elif problem is None and self._problem is not None:

@@ -38,7 +38,8 @@ class DatabaseConfig(Section):
     )
     partition: Literal["hour", "day", "month"] = Field(
         default="day",
-        description="Stretch of time a partition of a table holds; in MongoDB, what retention drops at once.",
+        description="Stretch of time a partition of a table holds; in MongoDB, what retention drops at once. After a "
+        "change the partitions that are there stay, and new ones begin where these end: `check-config` says when.",
     )
     partitions_ahead: int = Field(default=2, ge=1, le=100, description="Partitions made before they are needed.")
     command_timeout_s: float = Field(

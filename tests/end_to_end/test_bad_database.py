@@ -1,6 +1,7 @@
-"""A database that cannot be used as configured: one clear line, from `check-config` and at the start, and exit 1."""
+"""A database that cannot be used: one clear line, from `check-config` and at the start."""
 
 import asyncio
+import re
 import signal
 import subprocess
 from collections.abc import AsyncIterator
@@ -10,6 +11,8 @@ import asyncpg
 import pytest
 
 from backends.postgresql.server.embedded import EmbeddedPostgresql
+from daemon.core.configuration import load_config
+from daemon.core.configuration.database import store_of
 from tests.support.processes import GROUP, LISTENERS, free_port, here, running, running_daemon, triggerlog, until
 from tests.support.servers import server_folder
 
@@ -52,15 +55,23 @@ def configured(folder: Path, dsn: str, schema: str, *, top: str = "", database: 
     return file
 
 
-def refusal(file: Path) -> str:
-    """The one line in which both refuse, without any password."""
-    checked, started = here("check-config", str(file)), triggerlog("run", str(file), "--log-level", "error")
-    for done in (checked, started):
-        assert done.returncode == 1, done
-        assert done.stdout == ""
-        assert "s3cret" not in done.stderr
+def refusal(file: Path, *, ends: bool = False) -> str:
+    """The one line in which both refuse, without any password; a daemon takes readings and waits, or it `ends`."""
+    checked = here("check-config", str(file))
+    assert checked.returncode == 1, checked
     (line,) = checked.stderr.splitlines()
-    assert started.stderr.splitlines() == [f"triggerlog: {line}"]
+    if ends:
+        started = triggerlog("run", str(file), "--log-level", "error")
+        assert started.returncode == 1, started
+        assert started.stderr.splitlines() == [f"triggerlog: {line}"]
+        said = f"{started.stdout}{started.stderr}"
+    else:
+        with running("run", str(file)) as run:
+            run.until_said(re.escape(f"readings are kept in the intake's log: {line}"))
+            run.until_said("taking readings into the intake's log")
+            assert run.end() == 0
+            said = run.said
+    assert "s3cret" not in f"{checked.stdout}{checked.stderr}{said}"
     return line
 
 
@@ -93,12 +104,12 @@ def test_a_database_that_is_not_there(tmp_path: Path, postgresql_dsn: str, schem
 def test_tables_that_do_not_fit(tmp_path: Path, postgresql_dsn: str, schema: str) -> None:
     made = here("schema", str(configured(tmp_path, postgresql_dsn, schema)))
     execute(postgresql_dsn, made.stdout)
-    line = refusal(configured(tmp_path, postgresql_dsn, schema, top='logger = "other"'))
+    line = refusal(configured(tmp_path, postgresql_dsn, schema, top='logger = "other"'), ends=True)
     assert line.startswith(f"database: group 'bpm' in schema '{schema}': it is written by logger 'triggerlog', this is")
 
 
 def test_a_dsn_that_the_driver_does_not_take(tmp_path: Path, postgresql_dsn: str, schema: str) -> None:
-    line = refusal(configured(tmp_path, f"{postgresql_dsn}&sslmode=maybe", schema))
+    line = refusal(configured(tmp_path, f"{postgresql_dsn}&sslmode=maybe", schema), ends=True)
     assert line.startswith("database.dsn: `dsn` in [database] cannot be used: ")
 
 
@@ -117,6 +128,28 @@ def test_a_check_says_what_would_be_created(tmp_path: Path, postgresql_dsn: str,
     assert "; sync (fsync on, synchronous_commit on)\n" in said.stdout
     execute(postgresql_dsn, here("schema", str(file)).stdout)
     assert "to create" not in checked(file).stdout
+
+
+@pytest.mark.parametrize("server", ["postgresql_dsn", "mariadb_dsn"])
+def test_a_check_says_from_when_on_another_partition_holds(
+    tmp_path: Path, request: pytest.FixtureRequest, server: str, schema: str
+) -> None:
+    dsn = request.getfixturevalue(server)
+    loaded = load_config(configured(tmp_path, dsn, schema, database='partition = "hour"'))
+
+    async def opened() -> None:
+        store = store_of(loaded)
+        await store.open()
+        await store.close()
+
+    asyncio.run(opened())
+    assert "database.partition" not in checked(loaded.path).stderr
+    (warning,) = checked(configured(tmp_path, dsn, schema, database='partition = "month"')).stderr.splitlines()
+    assert re.fullmatch(
+        r"warning: database\.partition: group bpm has partitions of another stretch up to \d{4}-\d\d-\d\dT\d\d:00 UTC;"
+        " they stay, and partitions of a month begin there",
+        warning,
+    )
 
 
 def test_a_server_that_is_away_is_a_warning_for_a_daemon_waits(tmp_path: Path, schema: str) -> None:
@@ -146,7 +179,7 @@ def test_a_mongodb_says_what_would_be_created(tmp_path: Path, mongodb_dsn: str, 
 
 
 def test_a_mongodb_dsn_with_an_unknown_option(tmp_path: Path, mongodb_dsn: str, schema: str) -> None:
-    line = refusal(configured(tmp_path, f"{mongodb_dsn}/?nonsense=s", schema))
+    line = refusal(configured(tmp_path, f"{mongodb_dsn}/?nonsense=s", schema), ends=True)
     assert line.startswith("database.dsn: `dsn` in [database] cannot be understood: Unknown option: nonsense")
 
 

@@ -12,7 +12,7 @@ from pymongo.errors import OperationFailure
 
 from backends.base import SchemaMismatch, StoreError
 from backends.columns.stored import STORED_DTYPES
-from backends.diagnosis.schema import Stored, difference
+from backends.diagnosis.schema import Stored, difference, gone, mismatch_of
 from backends.mongodb.accounts import ACCOUNT_INDEXES, ACCOUNTS
 from backends.mongodb.protocol.documents import array_bytes, number
 from backends.mongodb.schema.views import readings_view
@@ -138,11 +138,13 @@ async def missing_from(database: Database, logger: str, groups: Iterable[GroupCo
     """
     await check_rights(database, target)
     names = set(await database.list_collection_names())
-    absent = []
+    absent, mismatches = [], {}
     for wanted in groups:
         stored = await _stored(database, wanted.data)
         if stored is None:
             taken = names & {*wanted.all}
+            if taken and "positions" in names and "groups" not in names:
+                raise gone(database.name, ["groups"])
             if taken:
                 raise SchemaMismatch(
                     f"database {database.name!r} has a collection {min(taken)!r} that is not triggerlog's;"
@@ -152,7 +154,9 @@ async def missing_from(database: Database, logger: str, groups: Iterable[GroupCo
             continue
         mismatch = difference(stored, wanted.group, wanted.layout, logger)
         if mismatch is not None:
-            raise SchemaMismatch(f"group {wanted.data!r} in database {database.name!r}: {mismatch}")
+            mismatches[wanted.data] = mismatch
+    if mismatches:
+        raise mismatch_of(mismatches, database.name)
     return Missing(database=not names, marks="marks" not in names, groups=tuple(absent))
 
 

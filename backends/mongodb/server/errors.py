@@ -8,45 +8,45 @@ from typing import Any
 from pymongo.errors import (
     ConfigurationError,
     ConnectionFailure,
+    DocumentTooLarge,
     OperationFailure,
     PyMongoError,
     ServerSelectionTimeoutError,
 )
 
-from backends.base import BatchRejected, StoreError, StoreUnavailable
+from backends.base import BatchRejected, ConfigurationRefused, StoreError, StoreUnavailable
 from backends.diagnosis import refusals
 
-# https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml. What passes with time, or when an
-# operator acts:
-TEMPORARY_CODES = frozenset(
+# https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml
+DUPLICATE_KEY = 11000
+ROW_FAULTS = frozenset(
     {
-        *(1, 8),  # internal error, unknown error: no reason to throw readings away
-        *(6, 7, 89, 9001),  # host unreachable, host not found, network timeout, socket exception
-        *(24, 50, 262),  # lock timeout, time limits
-        *(64, 100),  # write concern failed, or cannot be satisfied: members of the replica set are missing
-        *(91, 189, 10107, 11600, 11602, 13435, 13436),  # shutdown, stepped down, not primary
-        *(112, 133, 134, 202, 246, 251),  # write conflict, no target, read concern, sharding, snapshot, transaction
-        *(14031, 39, 28, 317),  # disk full, file stream, path, connections
+        *(DUPLICATE_KEY, 11001, 12582),  # another document has the key
+        121,  # a validator that somebody has made refuses it
+        *(10334, 17280, 17419, 17420),  # the document, or a key of it, is too large
     }
 )
+"""What a document is at fault for. All else may pass."""
 LOGIN_CODES = frozenset({18, 11, 334, 8000})  # authentication, user not found, mechanism, hosted service's own
-NO_RIGHT = 13
-DUPLICATE_KEY = 11000
+LACKING_CODES = frozenset({13, 26})
+"""No right; no such collection."""
 VALUES = rf"(?<= dup key: ).*|{refusals.NUMBER}"
 """What of a message is a value of a document."""
 
 
 @contextmanager
-def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iterator[None]:
-    """Turn what the driver raises into StoreUnavailable where trying again can help, else into `otherwise`."""
+def translated(target: str, *, rejects: type[StoreError] = StoreError) -> Iterator[None]:
+    """Turn what the driver raises into `rejects` where a document is at fault, else into StoreUnavailable."""
     try:
         yield
     except StoreError:
         raise
     except OperationFailure as error:
-        raise of_code(error.code, one_line(error), target, otherwise, error.details) from error
+        raise of_code(error.code, one_line(error), target, rejects, error.details) from error
     except ConfigurationError as error:
-        raise StoreError(f"{target} cannot be used: {one_line(error)}") from error
+        raise ConfigurationRefused(f"{target} cannot be used: {one_line(error)}") from error
+    except DocumentTooLarge as error:
+        raise rejects(f"{target}: {one_line(error)}") from error
     except (ConnectionFailure, OSError) as error:
         late = isinstance(error, TimeoutError) or (isinstance(error, PyMongoError) and error.timeout)
         # So the driver ends what is under way when the server did not answer it, who looks after it now and then.
@@ -58,8 +58,7 @@ def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iter
             raise StoreUnavailable(f"{target} does not answer in time ({_first(error)})") from error
         raise StoreUnavailable(f"{target} is not reachable: {_first(error)}") from error
     except PyMongoError as error:
-        kind = StoreUnavailable if error.timeout else otherwise
-        raise kind(f"{target}: {one_line(error)}") from error
+        raise StoreUnavailable(f"{target}: {one_line(error)}") from error
 
 
 def taken_too_long(target: str, give_up_s: float) -> AbstractContextManager[None]:
@@ -71,18 +70,16 @@ def of_code(
     code: int | None,
     message: str,
     target: str,
-    otherwise: type[StoreError],
+    rejects: type[StoreError],
     answer: Mapping[str, Any] | None = None,
 ) -> StoreError:
     """The error for a code that a server answered with. answer: of which the code is, for what it says of a row."""
-    # A right that was taken away is no batch's fault: readings wait until it is given back.
-    taken_away = code == NO_RIGHT and otherwise is BatchRejected
-    if code is None or code in TEMPORARY_CODES or code in LOGIN_CODES or taken_away:
-        return StoreUnavailable(f"{target} cannot do it now: {message} ({code})")
-    if otherwise is BatchRejected:
+    if code not in ROW_FAULTS:
+        return refusals.passing(target, message, code, is_lacking=code in LACKING_CODES)
+    if rejects is BatchRejected:
         said = str((answer or {}).get("errInfo", {}).get("details", ""))
         return refusals.rejected(target, message, code, detail=said, values=VALUES)
-    return otherwise(f"{target} refuses: {message} ({code})")
+    return rejects(f"{target} refuses: {message} ({code})")
 
 
 def check_answer(answer: Mapping[str, Any], target: str, *, but: int | None = None) -> list[int]:

@@ -332,7 +332,7 @@ class MongodbGroupWriter:
         async with self._turn:
             database, server = await self._connect()
             try:
-                with translated(self._target, otherwise=BatchRejected):
+                with translated(self._target, rejects=BatchRejected):
                     if not self._lease.is_held:
                         self._owns = False
                         await self._lease.take(database)

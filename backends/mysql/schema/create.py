@@ -12,7 +12,7 @@ import numpy as np
 
 from backends.base import SchemaMismatch, StoreError, StoreUnavailable
 from backends.columns.partitions import PartitionUnit, partitions_of
-from backends.diagnosis.schema import Stored, difference, not_ours, without_columns
+from backends.diagnosis.schema import Stored, check_positions, difference, gone, mismatch_of, not_ours
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import literal, quoted
 from backends.mysql.schema.partitions import initial, partition_by
@@ -162,23 +162,37 @@ class Schema:
         """Check the groups; those that the database lacks."""
         if not there:
             return self._groups
-        known = set(self._shared) - set(SINCE) <= set(there)
+        known = await self._check_shared(connection, there)
+        new, lost, mismatches = [], [], {}
+        for tables in self._groups:
+            stored = await self._stored(connection, tables.group.name) if known else None
+            if stored is None:
+                self._check_free(tables, there)
+                new.append(tables)
+                continue
+            mismatch = difference(stored, tables.group, tables.layout, self._logger)
+            if mismatch is not None:
+                mismatches[tables.group.name] = mismatch
+            lost += [table.name for table in (tables.data, tables.ledger) if table.name not in there]
+        if mismatches:
+            raise mismatch_of(mismatches, self._schema)
+        if lost:
+            raise gone(self._schema, lost)
+        return new
+
+    async def _check_shared(self, connection: Connection, there: Mapping[str, str]) -> bool:
+        """Check the tables that all groups share; whether they are there. Those that were used are not made again."""
         for name in SINCE:
             if there.get(name, SHARED_COMMENT) != SHARED_COMMENT:
                 raise SchemaMismatch(not_ours(self._schema, name))
         if "positions" in there:
             await self._check_positions(connection)
-        new = []
-        for tables in self._groups:
-            stored = await self._stored(connection, tables.group.name) if known else None
-            if stored is not None:
-                mismatch = difference(stored, tables.group, tables.layout, self._logger)
-                if mismatch is not None:
-                    raise SchemaMismatch(f"group {tables.group.name!r} in schema {self._schema!r}: {mismatch}")
-            else:
-                self._check_free(tables, there)
-                new.append(tables)
-        return new
+        missing = set(self._shared) - set(SINCE) - set(there)
+        for name in ("groups", "positions") if missing else ():
+            used = f"SELECT 1 FROM {self._table(name)} LIMIT 1"
+            if there.get(name) == SHARED_COMMENT and await connection.fetch(used):
+                raise gone(self._schema, missing)
+        return not missing
 
     async def _check_positions(self, connection: Connection) -> None:
         columns = await connection.fetch(
@@ -187,9 +201,7 @@ class Schema:
         )
         there = {str(name) for (name,) in columns}
         state = "longblob NOT NULL DEFAULT ('')"
-        mismatch = without_columns(self._schema, there, f"ALTER TABLE {self._table('positions')}", state)
-        if mismatch is not None:
-            raise SchemaMismatch(mismatch)
+        check_positions(self._schema, there, f"ALTER TABLE {self._table('positions')}", state)
 
     def _check_free(self, tables: GroupTables, there: Mapping[str, str]) -> None:
         for name, comment, _ in self._created(tables):

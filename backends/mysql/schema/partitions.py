@@ -8,7 +8,7 @@ cut out of the range that has it, which copies only what is in there; the ranges
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from backends.columns.partitions import Partition
+from backends.columns.partitions import Partition, part_of
 from backends.mysql.protocol.sql import quoted
 
 FIRST, REST = "first", "rest"
@@ -60,25 +60,27 @@ def period_name(range_: str) -> str:
     return range_[1:] if range_[1:].isdigit() else range_
 
 
-def cut(ranges: Sequence[Range], partition: Partition) -> tuple[Range, list[Range]] | None:
-    """Which range to cut, and into what; None where nothing is to be done: it is there, or a stretch that overlaps it.
+def parts_to_cut(ranges: Sequence[Range], partition: Partition) -> list[Partition]:
+    """The partition, or what of it can be cut out of each range that takes what fits no other.
 
     Another `partition` in the configuration leaves stretches of another length, which stay.
     """
-    for number, of in enumerate(ranges):
-        if not of.start_ns <= partition.start_ns < of.end_ns:
-            continue
-        if of.end_ns < partition.end_ns or not _may_be_cut(of.name):
-            return None
-        parts = [Range(name_of(partition), partition.start_ns, partition.end_ns)]
-        if of.start_ns < partition.start_ns:
-            before = FIRST if of.name == FIRST else f"before_{partition.label}"
-            parts.insert(0, Range(before, of.start_ns, partition.start_ns))
-        if partition.end_ns < of.end_ns:
-            after = of.name if of.name != FIRST else _before(ranges[number + 1 :])
-            parts.append(Range(after, partition.end_ns, of.end_ns))
-        return of, parts
-    return None
+    open_ = (of for of in ranges if of.start_ns < partition.end_ns and partition.start_ns < of.end_ns)
+    return [part_of(partition, of.start_ns, of.end_ns) for of in open_ if _may_be_cut(of.name)]
+
+
+def cut(ranges: Sequence[Range], partition: Partition) -> tuple[Range, list[Range]]:
+    """Which range to cut, one that takes what fits no other, and into what."""
+    number = next(k for k, of in enumerate(ranges) if of.start_ns <= partition.start_ns < of.end_ns)
+    of = ranges[number]
+    parts = [Range(name_of(partition), partition.start_ns, partition.end_ns)]
+    if of.start_ns < partition.start_ns:
+        before = FIRST if of.name == FIRST else f"before_{partition.label}"
+        parts.insert(0, Range(before, of.start_ns, partition.start_ns))
+    if partition.end_ns < of.end_ns:
+        after = of.name if of.name != FIRST else _before(ranges[number + 1 :])
+        parts.append(Range(after, partition.end_ns, of.end_ns))
+    return of, parts
 
 
 def _may_be_cut(name: str) -> bool:

@@ -5,35 +5,30 @@ from contextlib import AbstractContextManager, contextmanager
 
 from pymysql.err import MySQLError
 
-from backends.base import BatchRejected, StoreBusy, StoreError, StoreUnavailable
+from backends.base import BatchRejected, StoreError, StoreLacks, StoreUnavailable
 from backends.diagnosis import refusals
 from backends.mysql.protocol.packets import TooLong
 from backends.mysql.protocol.records import NotAsMade
 
 LOCKS = (1205, 1206, 1213, 3572)
 """Locks, deadlock: others are in the way."""
-# https://mariadb.com/kb/en/mariadb-error-code-reference/. What passes with time, or when an operator acts:
-TEMPORARY = frozenset(
+# https://mariadb.com/kb/en/mariadb-error-code-reference/
+ROW_FAULTS = frozenset(
     {
-        *(1021, 1030, 1037, 1038, 1041, 1114, 1135),  # disk full, storage engine, out of memory, table full, no thread
-        *range(1014, 1028),  # the server cannot read or write a file
-        *(1040, 1203, 1226),  # too many connections
-        *(1053, 1077, 1079, 1080, 1927, 3169),  # shutdown; connection killed
-        *(1152, *range(1156, 1162)),  # the network
-        *(1180, 1181, 1196, 1197, 1598, 1637, 3100),  # the commit, the binlog or replication failed; too many at once
-        *(1194, 1195, 1712, 1877),  # a table is damaged, which is no reason to throw readings away
-        *LOCKS,
-        *(1223, 1290, 1792, 1836),  # read-only
-        *(1317, 1969, 3024),  # interrupted, took too long
-        *(1412, 1615),  # the table was altered under the statement
+        *(1048, 1264, 1265, 1292, 1365, 1366, 1367, 1406, 1411, 1690),  # SQLSTATE 22: a value does not fit its column
+        *(1022, 1062, 1169, 1216, 1217, 1451, 1452, 1557, 1586, 1761, 1762, 3819, 4025),  # 23: keys and constraints
+        1526,  # its time fits no partition
     }
 )
+"""What a row is at fault for. All else may pass."""
 LOGIN = frozenset(
     {
         *(1044, 1045, 1049, 1130, 1131, 1132, 1133, 1251, 1275, 1698, 1820, 1862, 3118, 4151),  # the login
         *(1142, 1143, 1227, 1370, 1419),  # a right is lacking
     }
 )
+LACKING = frozenset({1054, 1109, 1136, 1142, 1143, 1146, 1227, 1305, 1364, 1370, 1932})
+"""No such table or column, another number of columns, one without a default; no right to it."""
 CLIENT = range(2000, 3000)
 """Raised by the driver: the connection is lost, was refused, or is out of step."""
 
@@ -54,20 +49,20 @@ FIX_RIGHT = "let an administrator run what `triggerlog schema FILE` prints, with
 
 
 @contextmanager
-def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iterator[None]:
-    """Turn what the driver raises into StoreUnavailable where trying again can help, else into `otherwise`."""
+def translated(target: str, *, rejects: type[StoreError] = StoreError) -> Iterator[None]:
+    """Turn what the driver raises into `rejects` where a row is at fault, else into StoreUnavailable."""
     try:
         yield
     except StoreError:
         raise
     except MySQLError as error:
-        raise _translated(error, target, otherwise) from error
+        raise _translated(error, target, rejects) from error
     except TimeoutError as error:
         raise StoreUnavailable(f"{target} does not answer in time") from error
     except OSError as error:
         raise StoreUnavailable(f"{target} is not reachable: {one_line(error)}") from error
     except (NotAsMade, TooLong) as error:
-        raise StoreError(f"the tables in {target} are not as this store made them: {error}") from error
+        raise StoreLacks(f"the tables in {target} are not as this store made them: {error}; {refusals.MEND}") from error
 
 
 def taken_too_long(target: str, give_up_s: float) -> AbstractContextManager[None]:
@@ -75,10 +70,9 @@ def taken_too_long(target: str, give_up_s: float) -> AbstractContextManager[None
     return refusals.taken_too_long(target, give_up_s, lambda error: number_of(error) in TOO_LONG)
 
 
-def is_passing(error: MySQLError) -> bool:
-    """Whether trying again, on another connection, can help; else the server refuses what it was given."""
-    number = number_of(error)
-    return number == 0 or number in CLIENT or number in TEMPORARY or number in LOGIN
+def is_row_fault(error: MySQLError) -> bool:
+    """Return True if a row is at fault for what the server refuses; all else may pass, on another connection."""
+    return number_of(error) in ROW_FAULTS
 
 
 def number_of(error: BaseException | None) -> int:
@@ -87,16 +81,15 @@ def number_of(error: BaseException | None) -> int:
     return number if isinstance(number, int) else 0
 
 
-def _translated(error: MySQLError, target: str, otherwise: type[StoreError]) -> StoreError:
+def _translated(error: MySQLError, target: str, rejects: type[StoreError]) -> StoreError:
     number = number_of(error)
     if number in CLIENT or number == 0:
         return StoreUnavailable(f"{target} is not reachable: {one_line(error)}")
-    if is_passing(error):
-        now = StoreBusy if number in LOCKS else StoreUnavailable
-        return now(f"{target} cannot do it now: {one_line(error)} ({number})")
-    if otherwise is BatchRejected:
+    if not is_row_fault(error):
+        return refusals.passing(target, one_line(error), number, is_busy=number in LOCKS, is_lacking=number in LACKING)
+    if rejects is BatchRejected:
         return refusals.rejected(target, one_line(error), number, values=VALUES)
-    return otherwise(f"{target} refuses: {one_line(error)} ({number})")
+    return rejects(f"{target} refuses: {one_line(error)} ({number})")
 
 
 def login_refused() -> AbstractContextManager[None]:

@@ -14,6 +14,7 @@ from backends.mysql.schema.partitions import (
     how_full,
     listing,
     name_of,
+    parts_to_cut,
     ranges_of,
     reorganize,
 )
@@ -60,12 +61,14 @@ class MysqlPartitioner(Partitioner[Connection]):
         ranges = ranges_of(await connection.fetch(listing(self._schema, table)))
         if Range(name_of(partition), partition.start_ns, partition.end_ns) in ranges:
             return True
-        found = cut(ranges, partition) if self._may_alter else None
-        return found is not None and await self._cut(connection, table, *found, partition)
+        if not self._may_alter:
+            return False
+        parts = parts_to_cut(ranges, partition)
+        are_cut = [await self._cut(connection, table, part) for part in parts]
+        return parts == [partition] and all(are_cut)
 
-    async def _cut(
-        self, connection: Connection, table: str, of: Range, parts: list[Range], partition: Partition
-    ) -> bool:
+    async def _cut(self, connection: Connection, table: str, partition: Partition) -> bool:
+        of, parts = cut(ranges_of(await connection.fetch(listing(self._schema, table))), partition)
         ((full,),) = await connection.fetch(how_full(self._schema, table, of))
         if full > MOVED_AT_MOST:
             log.warning(

@@ -23,7 +23,7 @@ from backends.mysql.protocol.sql import (
     take_out_arrays,
 )
 from backends.mysql.server.driver import DRIVER
-from backends.mysql.server.errors import GONE_PARTITION, is_passing, number_of
+from backends.mysql.server.errors import GONE_PARTITION, is_row_fault, number_of
 from backends.mysql.writing.partitioner import MysqlPartitioner
 from backends.sql.decimation import not_there, periods_dropped, see_not_dropped, stored_again
 from backends.sql.tables import GroupTables
@@ -62,7 +62,7 @@ class MysqlGroupWriter(GroupWriter[Connection]):
 
     async def rehearse(self, batch: Batch) -> None:
         """Go through the transaction of a batch, and take it back."""
-        async with self._session() as connection:
+        async with self._session(rehearses=True) as connection:
             into = await self._partition_of(connection, batch)
             closed = await self._closed(connection, batch, into)
             begin = begin_batch(batch, self._tables, schema=self._schema, logger=self._logger, closed=closed)
@@ -219,4 +219,4 @@ def _ends(connection: Connection, error: MySQLError) -> bool:
 
     After a deadlock what was sent ahead begins another transaction, which may wait for a lock of the rival's.
     """
-    return connection.closed or is_passing(error)
+    return connection.closed or not is_row_fault(error)

@@ -114,7 +114,7 @@ async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partit
     found: dict[tuple[int, int], Partition] = {}
     for table in (of.ledger, of.data):
         for row in await connection.fetch(PARTITIONS, quoted(str(table.schema), table.name), table is of.data):
-            ends = _ends(row["bounds"])
+            ends = ends_of(row["bounds"])
             # A partition of the ledger has the bounds of one of the readings, unless an operator took that away.
             before = found.get(ends)
             found[ends] = Partition(
@@ -139,7 +139,8 @@ async def partitions_of(connection: Connection, of: GroupTables) -> tuple[Partit
     return tuple(sorted(found.values(), key=lambda partition: (partition.start_ns, -partition.end_ns)))
 
 
-def _ends(bounds: str) -> tuple[int, int]:
+def ends_of(bounds: str) -> tuple[int, int]:
+    """Read the ends of a partition as the server writes them; those of all times for the default one."""
     found = BOUNDS.search(bounds)
     if found is None:  # DEFAULT
         return ENDS_NS["MINVALUE"], ENDS_NS["MAXVALUE"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from backends.base import SchemaMismatch, StoreError, StoreUnavailable
-from backends.diagnosis.schema import Stored, difference, not_ours, without_columns
+from backends.diagnosis.schema import Stored, check_positions, difference, gone, mismatch_of, not_ours
 from backends.postgresql.protocol.sql import (
     create_group,
     create_schema,
@@ -37,6 +37,7 @@ LACKING = """
     WHERE NOT has_table_privilege(to_regclass($1)::oid, right_name)
 """
 DESCRIBING = ("groups", "channels", "instruments")
+SHARED = (*DESCRIBING, "positions")
 TO_READ = ("SELECT",)
 TO_DESCRIBE = ("INSERT",)
 TO_MOVE = ("SELECT", "INSERT", "UPDATE")
@@ -116,11 +117,11 @@ async def missing_from(
         return Missing(schema=True, shared=True, groups=tuple(groups))
     if not seen["may_use"]:
         raise StoreError(f"{user} may not use schema {schema!r}; {_MEND}")
-    shared = await _is_absent(connection, quoted(schema, "positions"))
+    shared = await _lacks_shared(connection, schema)
     await _check_rights(connection, [] if shared else _rights_to_shared(schema), user)
     await _check_positions(connection, schema)
     since = tuple([name for name in SINCE if await _lacks(connection, schema, name, user)])
-    absent = [t for t in groups if shared or not await _is_stored(connection, schema, logger, t)]
+    absent = [*groups] if shared else await _not_stored(connection, schema, logger, groups)
     for tables in absent:
         await _check_free(connection, schema, tables)
     if (shared or since or absent) and not seen["may_create"]:
@@ -163,9 +164,16 @@ async def _check_rights(connection: asyncpg.Connection, rights: Iterable[tuple[s
 async def _check_positions(connection: asyncpg.Connection, schema: str) -> None:
     positions = quoted(schema, "positions")
     there, state = await _columns(connection, positions), "bytea NOT NULL DEFAULT ''"
-    mismatch = without_columns(schema, there, f"ALTER TABLE {positions}", state)
-    if there and mismatch is not None:
-        raise SchemaMismatch(mismatch)
+    if there:
+        check_positions(schema, there, f"ALTER TABLE {positions}", state)
+
+
+async def _lacks_shared(connection: asyncpg.Connection, schema: str) -> bool:
+    """Whether the tables are to be made that all groups share; they are made in one transaction."""
+    absent = [name for name in SHARED if await _is_absent(connection, quoted(schema, name))]
+    if absent and len(absent) < len(SHARED):
+        raise gone(schema, absent)
+    return bool(absent)
 
 
 async def _lacks(connection: asyncpg.Connection, schema: str, name: str, user: str) -> bool:
@@ -197,18 +205,27 @@ async def _check_free(connection: asyncpg.Connection, schema: str, tables: Group
         )
 
 
-async def _is_stored(connection: asyncpg.Connection, schema: str, logger: str, tables: GroupTables) -> bool:
-    stored = await _stored(connection, schema, tables.group.name)
-    if stored is None:
-        return False
-    name = tables.group.name
-    mismatch = difference(stored, tables.group, tables.layout, logger)
-    for table in (tables.data, tables.ledger):
-        if mismatch is None and await _is_absent(connection, quoted(schema, table.name)):
-            mismatch = f"its table {table.name!r} is gone; bring it back, or log into another `schema`"
-    if mismatch is not None:
-        raise SchemaMismatch(f"group {name!r} in schema {schema!r}: {mismatch}")
-    return True
+async def _not_stored(
+    connection: asyncpg.Connection, schema: str, logger: str, groups: Iterable[GroupTables]
+) -> list[GroupTables]:
+    """The groups that are new here; those that are stored are checked."""
+    new, lost, mismatches = [], [], {}
+    for tables in groups:
+        name = tables.group.name
+        stored = await _stored(connection, schema, name)
+        if stored is None:
+            new.append(tables)
+            continue
+        mismatch = difference(stored, tables.group, tables.layout, logger)
+        if mismatch is not None:
+            mismatches[name] = mismatch
+        names = (tables.data.name, tables.ledger.name)
+        lost += [each for each in names if await _is_absent(connection, quoted(schema, each))]
+    if mismatches:
+        raise mismatch_of(mismatches, schema)
+    if lost:
+        raise gone(schema, lost)
+    return new
 
 
 async def _stored(connection: asyncpg.Connection, schema: str, name: str) -> Stored | None:

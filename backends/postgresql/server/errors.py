@@ -7,32 +7,24 @@ from contextlib import AbstractContextManager, contextmanager
 
 import asyncpg
 
-from backends.base import BatchRejected, StoreBusy, StoreError, StoreUnavailable
+from backends.base import BatchRejected, ConfigurationRefused, StoreError, StoreLacks, StoreUnavailable
 from backends.diagnosis import refusals
 from backends.postgresql.protocol.copy import NotBinaryCopy
 
-# https://www.postgresql.org/docs/current/errcodes-appendix.html. What passes with time, or when an operator acts:
-TEMPORARY_CLASSES = frozenset(
-    {
-        "08",  # connection lost or refused
-        "25",  # read-only: a standby, or after a switch-over; a transaction in a state it should not be in
-        "40",  # serialization failure, deadlock
-        "53",  # disk full, out of memory, too many connections
-        "55",  # lock not available, object in use
-        "57",  # shutdown, crash, starting up, query cancelled
-        "58",  # system error, I/O error
-        "F0",  # configuration file
-        "XX",  # internal error; corruption is no reason to throw readings away
-    }
-)
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+ROW_FAULTS = frozenset({"22", "23"})
+"""Classes of what a row is at fault for: data exceptions, and violations of constraints. All else may pass."""
+TABLE_FAULTS = frozenset({"22P03", "22P04", "23502"})
+"""Of these classes what no row of ours is at fault for: a table was altered, and has other columns or types."""
+LACKING_CLASSES = frozenset({"3F", "42"})
+"""No such schema, table or column; no right to it."""
 BUSY_CLASSES = frozenset({"40", "55"})
-"""Those of them where only others are in the way."""
+"""Only others are in the way: deadlocks, locks."""
 LOGIN_CLASSES: dict[str, str] = {
     "28": "correct the user in `dsn`, or what `password_env` or `password_file` gives; pg_hba.conf there says who may",
     "3D": "create it there (CREATE DATABASE), or name another in `dsn`",
 }
 """Authorization, no such database; and the fix."""
-NO_RIGHT = "42501"
 DATA_EXCEPTION = "22"
 QUOTED_OR_NUMBER = rf'"[^"]*"|{refusals.NUMBER}'
 """What of a message is a value; in those of a data exception what is in quotes is one, too, and no name."""
@@ -41,20 +33,20 @@ CANCELLED_EARLY_S = 0.1
 
 
 @contextmanager
-def translated(target: str, *, otherwise: type[StoreError] = StoreError) -> Iterator[None]:
-    """Turn what the driver raises into StoreUnavailable where trying again can help, else into `otherwise`."""
+def translated(target: str, *, rejects: type[StoreError] = StoreError) -> Iterator[None]:
+    """Turn what the driver raises into `rejects` where a row is at fault, else into StoreUnavailable."""
     try:
         yield
     except StoreError:
         raise
     except asyncpg.PostgresError as error:
-        raise _translated(error, target, otherwise) from error
+        raise _translated(error, target, rejects) from error
     except TimeoutError as error:
         raise StoreUnavailable(f"{target} does not answer in time") from error
     except asyncpg.ClientConfigurationError as error:
-        raise StoreError(f"`dsn` in [database] cannot be used: {one_line(error)}") from error
+        raise ConfigurationRefused(f"`dsn` in [database] cannot be used: {one_line(error)}") from error
     except NotBinaryCopy as error:
-        raise StoreError(f"the tables in {target} are not as this store made them: {error}") from error
+        raise StoreLacks(f"the tables in {target} are not as this store made them: {error}; {refusals.MEND}") from error
     except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         raise StoreUnavailable(f"{target} is not reachable: {one_line(error)}") from error
 
@@ -71,20 +63,24 @@ def taken_too_long(target: str, give_up_s: float) -> AbstractContextManager[None
     return refusals.taken_too_long(target, give_up_s, gave_up)
 
 
-def _translated(error: asyncpg.PostgresError, target: str, otherwise: type[StoreError]) -> StoreError:
-    kind = (error.sqlstate or "08000")[:2]
-    # A right that was taken away is no batch's fault: readings wait until it is given back.
-    taken_away = error.sqlstate == NO_RIGHT and otherwise is BatchRejected
-    if kind in TEMPORARY_CLASSES or kind in LOGIN_CLASSES or taken_away:
-        now = StoreBusy if kind in BUSY_CLASSES else StoreUnavailable
-        return now(f"{target} cannot do it now: {one_line(error)} ({error.sqlstate})")
-    if otherwise is not BatchRejected:
-        return otherwise(f"{target} refuses: {one_line(error)} ({error.sqlstate})")
+def _translated(error: asyncpg.PostgresError, target: str, rejects: type[StoreError]) -> StoreError:
+    state = error.sqlstate or "08000"
+    kind = state[:2]
+    if kind not in ROW_FAULTS or state in TABLE_FAULTS:
+        return refusals.passing(
+            target,
+            one_line(error),
+            state,
+            is_busy=kind in BUSY_CLASSES,
+            is_lacking=kind in LACKING_CLASSES or state in TABLE_FAULTS,
+        )
+    if rejects is not BatchRejected:
+        return rejects(f"{target} refuses: {one_line(error)} ({state})")
     # Each partition has a name of its own, and so have its constraints.
     message = re.sub(r"\$(\d+(\$leaf)?|default)", "", one_line(error.args[0]))
     values = QUOTED_OR_NUMBER if kind == DATA_EXCEPTION else refusals.NUMBER
     said = {"detail": error.detail or "", "context": error.context or ""}
-    return refusals.rejected(target, message, error.sqlstate, values=values, **said)
+    return refusals.rejected(target, message, state, values=values, **said)
 
 
 def login_refused() -> AbstractContextManager[None]:

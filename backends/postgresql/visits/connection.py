@@ -7,7 +7,7 @@ from pathlib import Path
 
 import asyncpg
 
-from backends.base import ReadOnly, StoreUnavailable
+from backends.base import ReadOnly
 from backends.postgresql.protocol.connection import Connection, target_of
 from backends.postgresql.server.driver import DRIVER
 from backends.postgresql.server.embedded import EmbeddedPostgresql
@@ -66,7 +66,7 @@ class PostgresqlVisitConnection(VisitConnection[Connection]):
             yield
 
     async def _make(self) -> Connection:
-        with translated(self.target, otherwise=StoreUnavailable):
+        with translated(self.target):
             connection = await asyncpg.connect(
                 self._dsn(),
                 password=self._password,

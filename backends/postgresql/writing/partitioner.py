@@ -4,9 +4,10 @@ import logging
 
 import asyncpg
 
-from backends.columns.partitions import Partition, PartitionUnit
+from backends.columns.partitions import Partition, PartitionUnit, parts_outside
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import create_partition, leaf_of, lie_in, quoted
+from backends.postgresql.reading.activity import ends_of
 from backends.postgresql.server.errors import one_line
 from backends.sql.partitioner import Partitioner
 from backends.sql.tables import GroupTables
@@ -21,6 +22,12 @@ ARE_PARTITIONS = """
     FROM unnest($1::text[]) AS name JOIN pg_class ON oid = to_regclass(name)
 """
 """Whether all of some tables are partitions that may be written to by their own names; NULL where none is there."""
+
+BOUNDS = """
+    SELECT c.relname AS name, pg_get_expr(c.relpartbound, c.oid) AS bounds
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = to_regclass($1) AND pg_get_expr(c.relpartbound, c.oid) <> 'DEFAULT'
+"""
 
 
 class PostgresqlPartitioner(Partitioner[Connection]):
@@ -43,14 +50,10 @@ class PostgresqlPartitioner(Partitioner[Connection]):
         attached = True
         try:
             for table, with_leaf in zip(self._tables, (True, False), strict=True):
-                async with connection.transaction():
-                    await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
-                    there = await connection.fetchval(ARE_PARTITIONS, self._names(table, partition, with_leaf))
-                    if there is None:
-                        await connection.execute(lie_in(self._place))
-                        made = create_partition(self._schema, table, partition, with_leaf=with_leaf)
-                        await connection.execute(";".join(made))
-                    attached &= there is not False
+                parts = await self._parts(connection, table, partition)
+                attached &= parts == [partition]
+                for part in parts:
+                    attached &= await self._make_part(connection, table, part, with_leaf=with_leaf)
         except asyncpg.CheckViolationError:
             log.warning("partition %s: the default partition holds its readings, which stay there", partition.label)
             return False
@@ -64,6 +67,24 @@ class PostgresqlPartitioner(Partitioner[Connection]):
             return None
         # One that an operator has detached, or made without telling its rights, is no place to write to by name.
         return attached
+
+    async def _parts(self, connection: Connection, table: str, partition: Partition) -> list[Partition]:
+        """The partition, or what no other covers: the configuration may have had another `partition` before."""
+        own = (f"{table}{self._named(partition)}", (partition.start_ns, partition.end_ns))
+        there = [
+            (row["name"], ends_of(row["bounds"])) for row in await connection.fetch(BOUNDS, quoted(self._schema, table))
+        ]
+        return parts_outside(partition, [ends for name, ends in there if (name, ends) != own])
+
+    async def _make_part(self, connection: Connection, table: str, part: Partition, *, with_leaf: bool) -> bool:
+        """Make it where it is missing; return whether it may be written to by its name."""
+        async with connection.transaction():
+            await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
+            there = await connection.fetchval(ARE_PARTITIONS, self._names(table, part, with_leaf))
+            if there is None:
+                await connection.execute(lie_in(self._place))
+                await connection.execute(";".join(create_partition(self._schema, table, part, with_leaf=with_leaf)))
+        return there is not False
 
     def _names(self, table: str, partition: Partition, with_leaf: bool) -> list[str]:
         into = self._named(partition)

@@ -76,7 +76,7 @@ class PostgresqlGroupWriter(GroupWriter[Connection]):
 
     async def rehearse(self, batch: Batch) -> None:
         """Go through the transaction of a batch, and take it back; what is checked at its end is checked before."""
-        async with self._session() as connection:
+        async with self._session(rehearses=True) as connection:
             into = await self._partition_of(connection, batch)
             closed = await self._closed(connection, batch, into)
             end = "SET CONSTRAINTS ALL IMMEDIATE; ROLLBACK"

@@ -27,7 +27,7 @@ from schemas.wire import (
     newest_acknowledgement,
 )
 
-PASSING = frozenset({ErrorCode.TOO_MANY_CONNECTIONS, ErrorCode.TIMEOUT, ErrorCode.STOPPING})
+PASSING = frozenset({ErrorCode.TOO_MANY_CONNECTIONS, ErrorCode.TIMEOUT, ErrorCode.STOPPING, ErrorCode.CONFIGURATION})
 """Refusals that may be over when the sender tries again; all the others need somebody to fix something."""
 
 RETRY_FIRST_S = 0.05
@@ -357,7 +357,7 @@ class Sender:
         self.resumed()
 
     async def _connect_again(self) -> None:
-        backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
+        backoff, refusal = Backoff(RETRY_FIRST_S, RETRY_MOST_S), ""
         while True:
             try:
                 greeting = replace(self._greeting, first=self.acknowledged, next=self.sent)
@@ -369,6 +369,9 @@ class Sender:
                 if error.code not in PASSING:
                     self._fail(error)
                     return
+                if str(error) != refusal:
+                    refusal = str(error)
+                    self._say(f"{self._host}:{self._port} refuses: {refusal}; connecting again")
             await backoff.pause()
         answer = connection.answer.result()
         if replace(answer, resume=None) != self._answer:

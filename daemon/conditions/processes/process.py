@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from backends import open_conditions_store
-from backends.base import StoreBusy, StoreUnavailable
+from backends.base import ConfigurationRefused, StoreBusy, StoreError, StoreUnavailable
 from backends.conditions.base import ConditionsStore
 from backends.ending import end_tasks
 from daemon.conditions.processes.messages import REPORT_EVERY_S, Report, ServerSpec, Told
@@ -149,10 +149,10 @@ def _identity(spec: ServerSpec) -> Identity | None:
 
 
 async def _create(store: ConditionsStore, tables: _Tables) -> None:
-    """Make the tables, or check them, as soon as the database answers.
+    """Make the tables, or check them, again whatever is wrong but the configuration.
 
     Raises:
-        StoreError: they are others than this version makes.
+        ConfigurationRefused: they are others than this version makes.
     """
     backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
     while True:
@@ -161,8 +161,10 @@ async def _create(store: ConditionsStore, tables: _Tables) -> None:
                 await store.create()
             finally:
                 tables.tried.set()
-        except StoreUnavailable as error:
-            tables.lack = error
+        except ConfigurationRefused:
+            raise
+        except StoreError as error:
+            tables.lack = error if isinstance(error, StoreUnavailable) else StoreUnavailable(str(error))
             await backoff.pause()
         else:
             tables.lack = None

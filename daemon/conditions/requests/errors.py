@@ -25,6 +25,7 @@ STATUS = {
     RefusalKind.STATUS: HTTPStatus.CONFLICT,
     RefusalKind.INVALID: HTTPStatus.BAD_REQUEST,
 }
+AGAIN = "try again later"
 RETRY = {"retry-after": "2"}
 """Seconds after which what could not be answered now may be asked again."""
 
@@ -38,7 +39,7 @@ def answer_of(error: Exception) -> tuple[int, bytes, dict[str, str]]:
         case StoreBusy():
             return HTTPStatus.SERVICE_UNAVAILABLE, _body(Problem(detail=str(error), fix="try again")), RETRY
         case StoreUnavailable():
-            problem = Problem(detail=f"the database is away: {error}", fix="try again later")
+            problem = Problem(detail=f"the database is away: {error}" if error.is_away else str(error), fix=AGAIN)
             return HTTPStatus.SERVICE_UNAVAILABLE, _body(problem), RETRY
         case StoreError():
             return HTTPStatus.INTERNAL_SERVER_ERROR, _body(Problem(detail=str(error))), {}

@@ -1,12 +1,25 @@
 """The database of a configuration: its store, and what is known of it before anything is written."""
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
+import numpy as np
+
 from backends import open_conditions_store, open_folders_store, open_store
-from backends.base import PlaceRefused, ReadOnly, SchemaMismatch, Store, StoreError, StoreFacts, StoreUnavailable
+from backends.base import (
+    Partition,
+    PlaceRefused,
+    ReadOnly,
+    SchemaMismatch,
+    Store,
+    StoreError,
+    StoreFacts,
+    StoreLacks,
+    StoreUnavailable,
+)
+from backends.columns.partitions import partition_of
 from backends.conditions.base import ConditionsStore
 from backends.folders.base import FoldersStore
 from backends.folders.reporting import ReportingStore
@@ -181,12 +194,16 @@ async def look_at_database(loaded: LoadedConfig) -> Look:
             creates = await store.check()
             # The embedded server would be started by the question, and it keeps what its own settings say.
             facts = None if loaded.config.database.dsn is None else await store.facts()
+            partitions = {} if facts is None or creates else await store.partitions()
     except (StoreUnavailable, TimeoutError) as error:
+        if isinstance(error, StoreLacks):
+            raise
         problem = str(error) or f"{loaded.target} does not answer in time"
         return Look(warnings=(wrong(problem, "a daemon would wait for it", "database.dsn"),))
     finally:
         await store.close()
-    return Look(creates=tuple(creates), facts=facts, warnings=tuple(_shortfalls(facts, loaded.config)))
+    warnings = (*_shortfalls(facts, loaded.config), *_other_partitions(partitions, loaded.config))
+    return Look(creates=tuple(creates), facts=facts, warnings=warnings)
 
 
 async def look_at_readers(loaded: LoadedConfig) -> tuple[Problem, ...]:
@@ -208,10 +225,12 @@ async def look_at_readers(loaded: LoadedConfig) -> tuple[Problem, ...]:
         async with asyncio.timeout(2 * LOOK_S):
             for group in tables["groups"].values():
                 await store.ask(LedgerTail(group=group, most=1))
-    except (StoreUnavailable, TimeoutError) as error:
-        problem = str(error) or f"{without_passwords(config.readers.dsn)} does not answer in time"
+    except TimeoutError:
+        problem = f"{without_passwords(config.readers.dsn)} does not answer in time"
         return (wrong(problem, "readers would fail until it does", "readers.dsn"),)
     except StoreError as error:
+        if error.is_away:
+            return (wrong(str(error), "readers would fail until it does", "readers.dsn"),)
         fix = f"see that it holds schema {database.schema_name} as it is written, and that its user may read that"
         return (wrong(str(error), fix, "readers.dsn"),)
     finally:
@@ -233,9 +252,11 @@ async def look_at_calibrations(loaded: LoadedConfig) -> tuple[Problem, ...]:
             lists = await store.tag_lists(tag)
     except ConditionsRefused as refused:
         return (wrong(refused.problem, refused.fix, "conditions.tag"),)
-    except (StoreUnavailable, TimeoutError):
+    except TimeoutError:
         return ()  # the look at the database has said so
     except StoreError as error:
+        if error.is_away:
+            return ()
         problem = f"{loaded.config.conditions.schema_name} cannot be read ({error})"
         return (wrong(problem, "name the one that a server of conditions has made", "conditions.schema"),)
     finally:
@@ -267,6 +288,18 @@ def in_its_field(error: StoreError, config: Config) -> str:
         field = "directory" if config.tiers[number].directory else "tablespace"
         return f"tiers[{number}].{field}: {error}"
     return f"{'database' if isinstance(error, SchemaMismatch) or not config.database.dsn else 'database.dsn'}: {error}"
+
+
+def _other_partitions(found: Mapping[str, Sequence[Partition]], config: Config) -> Iterator[Problem]:
+    """Say from when on partitions hold what `partition` says, where those that are there hold another stretch."""
+    unit = config.database.partition
+    for group, partitions in found.items():
+        newest = max((each for each in partitions if each.name.isdigit()), key=lambda each: each.end_ns, default=None)
+        if newest is None or newest.end_ns == partition_of(newest.start_ns, unit).end_ns:
+            continue
+        ends = np.datetime64(newest.end_ns, "ns").astype("datetime64[m]")
+        problem = f"group {group} has partitions of another stretch up to {ends} UTC"
+        yield wrong(problem, f"they stay, and partitions of a {unit} begin there", "database.partition")
 
 
 def _shortfalls(facts: StoreFacts | None, config: Config) -> Iterator[Problem]:

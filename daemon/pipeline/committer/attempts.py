@@ -4,7 +4,7 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from backends.base import StoreError, StoreUnavailable
+from backends.base import BatchRejected, CommitsLost, OtherJournal, StoreError, StoreUnavailable
 from daemon.core.outside import Clock
 from daemon.pipeline.committer.account import CommitCounts
 from daemon.web.backoff import Backoff
@@ -47,28 +47,28 @@ class Attempts:
         return Backoff(self._first_s, self._most_s)
 
     async def at_store(self, ask: Callable[[], Awaitable[T]], tries: float = math.inf) -> T:
-        """Ask the store, again while it is not available.
+        """Ask the store, again whatever is wrong: only the faults of rows, and another position, are answers.
 
         Raises:
-            StoreUnavailable: it was away so many times.
-            StoreError: what else it answers.
+            BatchRejected, CommitsLost, OtherJournal: it answers so.
+            StoreUnavailable: something else was wrong so many times.
         """
         backoff = self.backoff()
         while True:
             self.asked_ns = self.asked_ns or self._clock.now().monotonic_ns
             try:
                 answer = await ask()
-            except StoreUnavailable as error:
+            except (BatchRejected, CommitsLost, OtherJournal):
+                self.steps += 1
+                self.asked_ns = 0
+                raise
+            except StoreError as error:
                 self.note(str(error))
                 self._counts.retries += 1
                 await backoff.pause()
                 tries -= 1
                 if tries <= 0:
-                    raise
-            except StoreError:  # it has answered
-                self.steps += 1
-                self.asked_ns = 0
-                raise
+                    raise StoreUnavailable(str(error)) from error
             else:
                 self.note(None)
                 return answer

@@ -27,6 +27,8 @@ class BlockPart(NamedTuple):
 class RejectedParts:
     """Finds the parts that the store rejects by rehearsals, and keeps them as dead letters.
 
+    What was rejected is always asked once more: the store connects anew after a commit that it rejects.
+
     reports: whether the group reports on change: then nothing follows anything. Which of several reports of one
     instrument and time the store takes, it says by itself: the value that it has, however often.
     """
@@ -96,10 +98,7 @@ class RejectedParts:
                 taken.extend(offered)
             return why
 
-        if reason is not None and len(triggers) == 1:
-            found = [(0, reason)]
-        else:
-            found = await find_refused(triggers, offer, len(triggers) if reason is None else len(triggers) // 2)
+        found = await find_refused(triggers, offer, len(triggers) if reason is None else max(1, len(triggers) // 2))
         rejected = []
         for k, why in found:
             rejected += await self._rejected_of_trigger(triggers[k], blocks, why)

@@ -41,9 +41,9 @@ class Transactions:
         """Commit what is good of blocks.
 
         Raises:
-            BatchRejected: the store will never take it.
+            BatchRejected: a row is at fault, as far as one connection says.
             CommitsLost, OtherJournal: it is no longer at the position that these follow.
-            StoreUnavailable: it was away so many times.
+            StoreUnavailable: it did not do it so many times.
         """
         batch = self._batch(parts, blocks)
         await self._attempts.at_store(lambda: self._store.commit(batch), tries)

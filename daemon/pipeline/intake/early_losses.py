@@ -20,8 +20,8 @@ class EarlyLosses:
         """Count readings that a source had to throw away; of each reason the first is told, and the sum at the end."""
         if reason not in self.refused:
             self._events.warning(
-                f"group {self._group}: readings are refused ({reason}): the database has not answered since the start,"
-                " and there is no room for more; the status counts them"
+                f"group {self._group}: readings are refused ({reason}), since the database cannot be used yet; the"
+                " status counts them"
             )
         self.refused[reason] += count
 

@@ -57,6 +57,8 @@ class Intake:
         self.group = group
         self.connections: dict[int, Any] = {}
         self.waiting = 0  # readings that came before there was a pipeline
+        self.refused: str | None = None  # why nothing is taken: the database refuses the group as it is configured
+        self._found_readings = 0 if found is None else found.readings
         self._now = clock.now
         self._clock = clock
         self._events = events
@@ -122,6 +124,18 @@ class Intake:
         """With fewer readings than this nothing can become complete."""
         return self.group.size if self._pipeline is None else self._pipeline.wanted
 
+    @property
+    def kept(self) -> int:
+        """Readings that the log has for the database, before there is a pipeline."""
+        return self._found_readings + self.waiting
+
+    def refuse(self, problem: str | None) -> None:
+        """Take nothing more, for a reason, or again: the database would never have what comes. What is kept stays."""
+        self.refused = problem
+        if problem is not None:
+            for subscriber in self._subscribers:
+                subscriber.refused()
+
     def drop(self, reason: str, count: int) -> None:
         """Count readings that a source had to throw away."""
         if self._pipeline is None:
@@ -141,6 +155,10 @@ class Intake:
 
         A timestamp of 0 is replaced by the time of receipt, in place.
         """
+        if self.refused is not None:
+            # A sender that waits for acknowledgements still has them.
+            self.drop("configuration", len(block) if origin is None else int((origin.column < 0).sum()))
+            return
         now = self._times.give(block["time_ns"], self._now())
         if self._pipeline is None:
             self.waiting += len(block)

@@ -155,8 +155,8 @@ class IntakeLog:
                 if header.group_checksum != group_checksum(self._group):
                     raise JournalError(
                         f"{path} holds readings of group {self._group.name!r} with other instruments or channels than"
-                        " the configuration has; run the daemon with the old configuration until all is committed, or"
-                        " move the file away"
+                        " the configuration has; run the daemon with those until all is committed (where the database"
+                        " refuses them, with another `schema`), or move the file away"
                     )
                 if at > good_until:
                     damage = Damage(path=path, start=good_until, end=at, is_torn=False)

@@ -108,8 +108,8 @@ def _check_group(found: Scan, group: InstrumentGroup) -> None:
     if found.groups - {group_checksum(group)}:
         raise JournalError(
             f"{found.path} holds readings of group {group.name!r} with other instruments or channels than"
-            " the configuration has; run the daemon with the old configuration until all is committed, or move the"
-            " file away"
+            " the configuration has; run the daemon with those until all is committed (where the database refuses"
+            " them, with another `schema`), or move the file away"
         )
 
 

@@ -246,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
                 return
             greeting = parsed(parse_greeting, bytes(self._greeting[:end]), ErrorCode.BAD_GREETING)
             answer = answer_greeting(greeting, self._listener.groups)
-            _check_journal(greeting, self._listener.intakes[greeting.group])
+            _check_intake(greeting, self._listener.intakes[greeting.group])
             self._listener.admit(self, greeting)
         except ProtocolError as error:
             self._refuse(error)
@@ -314,7 +314,9 @@ class Connection(asyncio.BufferedProtocol):
             self._timer = None
 
 
-def _check_journal(greeting: Greeting, intake: "Intake") -> None:
+def _check_intake(greeting: Greeting, intake: "Intake") -> None:
+    if intake.refused is not None:
+        raise ProtocolError(ErrorCode.CONFIGURATION, intake.refused)
     if greeting.ack in (Ack.SPOOLED, Ack.RECEIVED) and not intake.has_journal:
         raise ProtocolError(
             ErrorCode.BAD_GREETING, f"ack={greeting.ack}, and this daemon keeps no journal; use ack=committed"

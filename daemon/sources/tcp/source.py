@@ -79,6 +79,7 @@ class TcpSource:
                     settled=self.settled,
                     full=partial(self._full, name),
                     flush=self.gathers[name].flush,
+                    refused=partial(self._refused, name),
                     moved=partial(self._moved, name),
                 )
             )
@@ -262,6 +263,12 @@ class TcpSource:
             self._columns[group][connection.column] = connection
         self._again[group] = {columns[column] for column in self._again[group]}
         self._acknowledged[group] = np.empty(0, np.int64)
+
+    def _refused(self, group: str) -> None:
+        """Close the connections of a group; what is not acknowledged their senders still have, and are told why."""
+        for connection in self._admission.connections():
+            if connection.group == group:
+                connection.abort()
 
     def _full(self, group: str, is_full: bool) -> None:
         if self._is_stopped:

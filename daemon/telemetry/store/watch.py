@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from backends.base import Store, StoreError, StoreUnavailable
+from backends.base import ConfigurationRefused, SchemaMismatch, Store, StoreError, StoreUnavailable
 from daemon.core.configuration.database import in_its_field, why_refused
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed
@@ -46,14 +46,17 @@ class StoreWatch:
         *,
         away: asyncio.Event,
         is_taking: Callable[[], bool],
+        refuse: Callable[[SchemaMismatch], str],
     ) -> T | None:
-        """Open the store and ask it, trying again while it is not available; None when `stop` came first.
+        """Open the store and ask it, trying again whatever is wrong; None when `stop` came first.
 
-        away: set when it does not answer. is_taking: whether readings are taken already. Then a store that cannot be
-            used as configured is an alarm, and they wait until it can be: ending would lose those that come.
+        away: set when it cannot be used yet, so that readings are taken meanwhile. is_taking: whether they are already.
+            Then a configuration that is refused ends nothing, either: ending would lose what comes for other groups.
+        refuse: called with what the database refuses: its groups take nothing more; returns what to do with what they
+            have taken.
 
         Raises:
-            CommandFailed: it cannot be used as configured.
+            CommandFailed: the configuration is refused, and nothing is taken.
         """
         backoff, is_open = Backoff(RETRY_FIRST_S, RETRY_MOST_S), False
         while not stop.is_set():
@@ -63,14 +66,16 @@ class StoreWatch:
                     self._report.answered(await self._store.facts())
                     is_open = True
                 return await ask()
-            except StoreUnavailable as error:
-                self._wait_for_it("the database is away", str(error))
-                away.set()
             except StoreError as error:
-                problem = in_its_field(await why_refused(self._store, error), self._config)
-                if not is_taking():
+                found = error if isinstance(error, StoreUnavailable) else await why_refused(self._store, error)
+                is_refused = isinstance(found, ConfigurationRefused)
+                problem = str(found) if isinstance(found, StoreUnavailable) else in_its_field(found, self._config)
+                if isinstance(found, SchemaMismatch):
+                    problem += refuse(found)
+                if is_refused and not is_taking():
                     raise CommandFailed(problem) from None
-                self._wait_for_it("the database cannot be used", problem)
+                self._wait_for_it("the database is away" if found.is_away else "the database cannot be used", problem)
+                away.set()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), backoff.next_s())
         return None
@@ -92,9 +97,10 @@ class StoreWatch:
         self._report.asked()
         try:
             self._report.answered(await self._store.facts())
-        except StoreUnavailable as error:
-            self._report.failed(str(error))
         except StoreError as error:
+            if error.is_away:
+                self._report.failed(str(error))
+                return
             # Readings may well be committed all the same; an operator has to know that the facts are old ones.
             if self._refused != str(error):
                 self._events.warning(f"the database does not say how it is: {error}")

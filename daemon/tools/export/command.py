@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from backends.base import StoreError, StoreUnavailable
+from backends.base import StoreError
 from backends.files import whole_file
 from daemon.calibration.group import GroupCalibration, group_calibration
 from daemon.calibration.payloads import payload_files
@@ -241,9 +241,9 @@ def _calibrating(loaded: LoadedConfig, section: GroupConfig, tag: str | None, by
             )
         except ConditionsRefused as refused:
             raise CommandFailed(f"--calibrated: {refused.problem}; {refused.fix}") from None
-        except StoreUnavailable:
-            raise
         except StoreError as error:
+            if error.is_away:
+                raise
             raise CommandFailed(
                 f"conditions.schema: {conditions.schema_name} cannot be read ({error});"
                 " name the one that a server of conditions has made"

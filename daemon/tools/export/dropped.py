@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import typer
 
-from backends.base import Decimating, Store, StoreError, StoreUnavailable
+from backends.base import Decimating, Store, StoreError
 from daemon.core.moments import rfc3339
 from daemon.tools.export.about import About
 from daemon.tools.export.span import Span
@@ -18,9 +18,9 @@ async def dropped_of(store: Store, span: Span, group: str) -> tuple[DroppedSpan,
     """The stretches of a span whose readings are no more; where an older database tells none, that is said."""
     try:
         account = (await store.dropped())[group]
-    except StoreUnavailable:
-        raise
     except StoreError as error:
+        if error.is_away:
+            raise
         typer.echo(f"triggerlog: the export does not know what was dropped by retention: {error}", err=True)
         return ()
     return _within(account, span)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.base import StoreError, StoreUnavailable
+from backends.base import StoreError
 from backends.folders.base import FoldersStore
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import asked_folders_store_of
@@ -78,9 +78,9 @@ async def export_folder(
     except ConditionsRefused as refused:
         option = {"path": "folder", "until": "to", "since": "from"}.get(refused.field, refused.field)
         raise CommandFailed(f"--{option}: {refused.problem}; {refused.fix}") from None
-    except StoreUnavailable:
-        raise
     except StoreError as error:
+        if error.is_away:
+            raise
         schema = loaded.config.folders.schema_name
         fix = "name the one that a daemon with `serve = true` in [folders] has made"
         raise CommandFailed(f"folders.schema: {schema} cannot be read ({error}); {fix}") from None

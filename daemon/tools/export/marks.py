@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from backends.base import Store, StoreError, StoreUnavailable
+from backends.base import Store, StoreError
 from daemon.core.moments import rfc3339
 from daemon.core.words import cell
 from daemon.tools.export.span import Span
@@ -23,9 +23,9 @@ async def marks_of(store: Store, span: Span, group: str) -> tuple[Mark, ...]:
     """
     try:
         found = await store.marks(MarksWithin(start_ns=span.start_ns, end_ns=span.end_ns, most=MOST))
-    except StoreUnavailable:
-        raise
     except StoreError as error:
+        if error.is_away:
+            raise
         typer.echo(f"triggerlog: the export has no marks: {error}", err=True)
         return ()
     return tuple(mark for mark in found if mark.group in (None, group))
