@@ -158,6 +158,7 @@ tools: $(FERRETDB)
 	[ -x /usr/bin/chromium ] || wanted="$$wanted chromium"
 	PATH="$$PATH:/usr/sbin" command -v mariadbd >/dev/null || wanted="$$wanted mariadb-server-core mariadb-client-core"
 	command -v systemd-analyze >/dev/null || wanted="$$wanted systemd"
+	command -v fusermount >/dev/null || wanted="$$wanted fuse"
 	[ -n "$$wanted" ] || exit 0
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 		echo "Installing$$wanted for the tests ..."
