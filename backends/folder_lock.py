@@ -1,5 +1,6 @@
 """The lock of a folder: what lies in it belongs to one process at a time, or to several that share it."""
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -23,7 +24,12 @@ class FolderLock:
             OSError: the file cannot be made.
         """
         self._path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES, errno.ENOSPC):
+                raise
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a lock needs no writing
         try:
             self._lock(fcntl.LOCK_SH if shared else fcntl.LOCK_EX, wait=wait)
         except BaseException:
