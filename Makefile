@@ -159,6 +159,7 @@ tools: $(FERRETDB)
 	PATH="$$PATH:/usr/sbin" command -v mariadbd >/dev/null || wanted="$$wanted mariadb-server-core mariadb-client-core"
 	command -v mariadb-dump >/dev/null || wanted="$$wanted mariadb-client"
 	command -v systemd-analyze >/dev/null || wanted="$$wanted systemd"
+	command -v fusermount >/dev/null || wanted="$$wanted fuse"
 	[ -n "$$wanted" ] || exit 0
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 		echo "Installing$$wanted for the tests ..."

@@ -1,5 +1,6 @@
 """The lock of a folder: what lies in it belongs to one process at a time, or to several that share it."""
 
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -23,7 +24,13 @@ class FolderLock:
             OSError: the file cannot be made, or is a link.
         """
         self._path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        flags = os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o600)
+        except OSError as error:
+            if error.errno not in (errno.EROFS, errno.EACCES, errno.ENOSPC):
+                raise
+            self._descriptor = os.open(path, os.O_RDONLY | flags)  # a lock needs no writing
         try:
             self._lock(fcntl.LOCK_SH if shared else fcntl.LOCK_EX, wait=wait)
         except BaseException:

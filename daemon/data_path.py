@@ -204,7 +204,8 @@ class DataPath:
         """Go on from what journals that come back hold."""
         for name, found in recovered.items():
             if found.was_elsewhere:
-                await self.intakes[name].doubt()
+                # A journal whose id the disk does not take has another one at the next start, which doubts again.
+                await self.intakes[name].doubt(waits=found.journal is None or not found.journal.has_deferred)
             self.pipelines[name].take_again(found.again)
 
     @fail_stop()

@@ -16,12 +16,13 @@ from daemon.api import api_server
 from daemon.calibration.current import Calibrations
 from daemon.conditions.processes.servers import conditions_servers
 from daemon.core.configuration import LoadedConfig
+from daemon.core.configuration.api_token import write_token
 from daemon.core.configuration.database import conditions_store_of, durability_of, in_its_field, store_of
 from daemon.core.configuration.reload import Reloader
 from daemon.core.monitoring.event_log import EventLog
 from daemon.core.monitoring.events import KEPT, Events
 from daemon.core.outcome import CommandFailed, reasons_of
-from daemon.core.outside import Outside
+from daemon.core.outside import Outside, SystemDisk
 from daemon.core.process import descriptors
 from daemon.core.process.state_folder import only_one
 from daemon.core.supervision.fail_stop import end_at_once, process_ends
@@ -84,10 +85,12 @@ async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] = lambd
     loop = asyncio.get_running_loop()
     notifier = Notifier()
     with only_one(loaded.state_dir):
-        outside = Outside.real()
+        disk = SystemDisk()
+        outside = Outside.real(disk)
         refuse_unknown_groups(loaded.state_dir, {section.name for section in loaded.config.groups}, outside.disk)
         kept = EventLog(loaded.state_dir, KEPT)
         events = Events(kept)
+        disk.report = events.error
 
         def end(number: signal.Signals) -> None:
             events.info(f"asked to end by {number.name}")
@@ -137,6 +140,7 @@ class Service:
     ) -> None:
         self.config = config = loaded.config
         self._outside = outside or Outside.real()
+        self._state_dir = loaded.state_dir
         self.events = events = events or Events()
         self._figures = Figures(events)
         try:
@@ -284,6 +288,7 @@ class Service:
         await self._figures.attempt("alarms", self.alarms.open, None)
         serving = self._figures.keep_running("API", self._api.serve, ends=CommandFailed)
         self._serving = tasks.create_task(serving, name="api")
+        self._start(tasks, "token", partial(write_token, self._state_dir, self.events))
         self._start(tasks, "status stream", self.stream.run)
         self._start(tasks, "supervision", self._supervision.run)
         self._start(tasks, "alarms", self.alarms.run)

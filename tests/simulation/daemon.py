@@ -199,7 +199,7 @@ class SimulatedDaemon:
         self._watch_sessions(pipeline)
         self._watch_discards(pipeline)
         if recovered.was_elsewhere:
-            await intake.doubt()
+            await intake.doubt(waits=recovered.journal is None or not recovered.journal.has_deferred)
         pipeline.take_again(recovered.again)
         pipeline.note_risk(self._settings.risk_ms)
         self._committing.append(tasks.create_task(pipeline.run()))

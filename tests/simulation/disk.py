@@ -8,8 +8,7 @@ import contextlib
 import errno
 import os
 import random
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -357,11 +356,6 @@ class SimulatedDisk:
     def size(self, path: Path) -> int:
         self._checked("size", PurePosixPath(path))
         return len(self.drive.inode(PurePosixPath(path)).data)
-
-    @contextmanager
-    def open_view(self, path: Path) -> Iterator[bytes]:
-        self._checked("read", PurePosixPath(path))
-        yield self.drive.inode(PurePosixPath(path)).read()
 
     def read(self, path: Path, start: int, end: int) -> bytes:
         self._checked("read", PurePosixPath(path))

@@ -27,6 +27,7 @@ class FaultyDisk(SystemDisk):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.failing: dict[str, OSError] = {}
         self.calls: dict[str, int] = defaultdict(int)
         self.before: Callable[[str, Path], None] = lambda operation, path: None

@@ -32,6 +32,7 @@ def _die() -> None:
 
 class DyingDisk(SystemDisk):
     def __init__(self, step: str) -> None:
+        super().__init__()
         self._step = step
 
     def replace(self, path: Path, data: bytes) -> None:

@@ -18,10 +18,12 @@ def triggers_of(record: np.dtype, first: int, triggers: int) -> Array:
     return block
 
 
-async def send(port: int, first: int, triggers: int, ack: Ack = Ack.COMMITTED) -> int:
+async def send(port: int, first: int, triggers: int, ack: Ack = Ack.COMMITTED, *, epoch: int = 0) -> int:
     """Send whole triggers, wait for their acknowledgements, and return how many readings were acknowledged."""
     async with await Sender.connect("127.0.0.1", port, "bpm", ack=ack) as sender:
-        await sender.send(triggers_of(sender.record, first, triggers).reshape(-1))
+        block = triggers_of(sender.record, first, triggers)
+        block["epoch"] = epoch
+        await sender.send(block.reshape(-1))
         await sender.drain_acknowledged(30)
         return sender.acknowledged
 

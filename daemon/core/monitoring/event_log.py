@@ -15,6 +15,7 @@ from threading import Thread
 
 from pydantic import ValidationError
 
+from daemon.core.outside import SystemDisk
 from schemas.api.status import Event
 
 NAME = "events.jsonl"
@@ -28,6 +29,8 @@ ENDS_WITHIN_S = 2.0
 
 log = logging.getLogger("triggerlog")
 
+DISK = SystemDisk()
+
 
 def read_events(folder: Path) -> list[Event]:
     """All events that are kept in a state folder, oldest first; a running daemon may write on. Raises OSError."""
@@ -39,14 +42,14 @@ def read_events(folder: Path) -> list[Event]:
 def _events_in(path: Path) -> list[Event]:
     found = []
     try:
-        lines = path.read_bytes().splitlines()
+        lines = DISK.read(path, 0, DISK.size(path)).splitlines()
     except FileNotFoundError:
         return []
     for line in lines:
         try:
             found.append(Event.model_validate_json(line))
         except ValidationError:
-            continue  # what a crash, or a full disk, left of a line
+            continue  # what a crash, a full disk, or one that cannot be read, left of a line
     return found
 
 
@@ -110,7 +113,7 @@ class EventLog:
             path.chmod(path.stat().st_mode & 0o640)  # an earlier version let everybody read it
         self.earlier = read_events(folder)[-most:]
         if self._path.exists():
-            self._is_torn = not (b"\n" + self._path.read_bytes()).endswith(b"\n")
+            self._is_torn = not (b"\n" + DISK.read(self._path, 0, DISK.size(self._path))).endswith(b"\n")
 
     def _run(self) -> None:
         while True:

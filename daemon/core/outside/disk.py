@@ -1,20 +1,36 @@
 """The disk: files that are only appended to, whole files that are replaced, and the folders that hold them.
 
-Everything raises OSError as the system does, and blocks.
+Everything raises OSError as the system does, and blocks. Bytes that a disk cannot read are damage, and no reason to
+stop: they are read as zeros, which no checksum fits. Nothing is mapped: a mapped page that cannot be read ends the
+process.
 """
 
 import contextlib
-import mmap
+import errno
+import logging
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from backends.files import Folder, sync_folder
 from backends.folder_lock import FolderLock
 
+log = logging.getLogger("triggerlog")
+
 Buffer = bytes | memoryview
+
+UNREADABLE = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA, errno.EILSEQ})
+"""Errors of a disk, or of a file system, that cannot read what is there."""
+
+SECTOR = 4096
+"""Bytes that cannot be read are taken for so many, at a multiple of it."""
+
+SECTORS_TRIED = 16
+"""After so many sectors in a row that cannot be read the steps double: a disk may take seconds for each."""
+
+STRETCH = 8 * 2**20
+"""Bytes of a file that are read at a time to look through it."""
 
 BUFFERS_AT_ONCE = 512
 """Buffers handed to one writev; the system's limit (IOV_MAX) is 1024."""
@@ -49,11 +65,8 @@ class Disk(Protocol):
     def size(self, path: Path) -> int:
         """Its length in bytes."""
 
-    def open_view(self, path: Path) -> AbstractContextManager[mmap.mmap | bytes]:
-        """All of a file, to look through."""
-
     def read(self, path: Path, start: int, end: int) -> bytes:
-        """The bytes from start to end; fewer where the file ends before."""
+        """The bytes from start to end; fewer where the file ends before, and 0 for those that cannot be read."""
 
     def names(self, folder: Path) -> list[str]:
         """The names in a folder, sorted; none where there is no folder."""
@@ -77,8 +90,54 @@ class Disk(Protocol):
         """Lock a file, which is made if it is not there; raises FolderInUse while another process holds it."""
 
 
+class Contents:
+    """The bytes of a file, read a stretch at a time; nbytes: as many of them, else all."""
+
+    def __init__(self, disk: Disk, path: Path, nbytes: int | None = None) -> None:
+        self._disk = disk
+        self._path = path
+        self._take(0, b"" if nbytes is not None else disk.read(path, 0, STRETCH))
+        if nbytes is None:
+            nbytes = self._end if self._end < STRETCH else disk.size(path)
+        self._nbytes = nbytes
+
+    def _take(self, start: int, data: bytes) -> None:
+        self._data, self._view = data, memoryview(data)
+        self._start, self._end = start, start + len(data)
+
+    def __len__(self) -> int:
+        return self._nbytes
+
+    def __getitem__(self, wanted: slice) -> memoryview:
+        start, end = wanted.start or 0, self._nbytes
+        if wanted.stop is not None and wanted.stop < end:
+            end = wanted.stop
+        if start < self._start or end > self._end:
+            behind = max(end, min(start + STRETCH, self._nbytes))
+            self._take(start, self._disk.read(self._path, start, behind))
+        return self._view[start - self._start : end - self._start] if start < end else self._view[:0]
+
+    def find(self, what: bytes, at: int) -> int:
+        """Return the offset of the first such bytes from an offset on, -1 where there are none."""
+        while at < self._nbytes:
+            self[at : at + len(what)]
+            found = self._data.find(what, at - self._start)
+            if found >= 0:
+                return self._start + found
+            at = max(at + 1, self._end - len(what) + 1) if self._end < self._nbytes else self._nbytes
+        return -1
+
+
 class SystemDisk:
-    """The file systems of this machine."""
+    """The file systems of this machine.
+
+    A file of which bytes could not be read is named once, by `report`, and is not removed, nor replaced: it is kept
+    beside, as `NAME.unreadable`. Its disk may read it one day.
+    """
+
+    def __init__(self) -> None:
+        self.report: Callable[[str], None] = log.error
+        self._unreadable: set[Path] = set()
 
     def create(self, path: Path) -> "SystemFile":
         """Make a file to append to."""
@@ -88,21 +147,55 @@ class SystemDisk:
         """Its length in bytes."""
         return path.stat().st_size
 
-    @contextlib.contextmanager
-    def open_view(self, path: Path) -> Iterator[mmap.mmap | bytes]:
-        """All of a file, mapped; of an empty one there is nothing to map."""
-        with path.open("rb") as file:
-            if not os.fstat(file.fileno()).st_size:
-                yield b""
-                return
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                yield mapped
-
     def read(self, path: Path, start: int, end: int) -> bytes:
         """The bytes from start to end."""
-        with path.open("rb") as file:
-            file.seek(start)
-            return file.read(end - start)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return self._read(path, descriptor, start, min(end, os.fstat(descriptor).st_size))
+        finally:
+            os.close(descriptor)
+
+    def _read(self, path: Path, descriptor: int, start: int, end: int) -> bytes:
+        parts: list[bytes] = []
+        failed = 0
+        while start < end:
+            try:
+                part = os.pread(descriptor, end - start, start)
+                failed = 0
+            except OSError as error:
+                if error.errno not in UNREADABLE:
+                    raise
+                self._note_unreadable(path, start, error)
+                step = SECTOR << max(0, failed - SECTORS_TRIED)
+                part = bytes(min(step - start % SECTOR, end - start))
+                failed += 1
+            if not part:
+                break
+            parts.append(part)
+            start += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _note_unreadable(self, path: Path, at: int, error: OSError) -> None:
+        if path not in self._unreadable:
+            self._unreadable.add(path)
+            self.report(
+                f"{path} cannot be read ({os.strerror(error.errno or errno.EIO).lower()}) at byte {at}: what is there"
+                f" counts as damaged, and before the file is removed or replaced it is kept as {path}.unreadable. Look"
+                " for errors of its disk (`dmesg`), and replace the disk"
+            )
+
+    def _keep_unreadable(self, path: Path) -> None:
+        if path not in self._unreadable or not path.exists():
+            return
+        kept, number = path.with_name(f"{path.name}.unreadable"), 1
+        while kept.exists():
+            number += 1
+            kept = path.with_name(f"{path.name}.unreadable-{number}")
+        try:
+            os.link(path, kept)  # a crash before the file is replaced leaves it
+        except OSError:
+            path.rename(kept)
+        self._unreadable.discard(path)
 
     def names(self, folder: Path) -> list[str]:
         """The names in a folder."""
@@ -113,10 +206,12 @@ class SystemDisk:
 
     def remove(self, path: Path) -> None:
         """Remove a file."""
+        self._keep_unreadable(path)
         path.unlink(missing_ok=True)
 
     def replace(self, path: Path, data: bytes) -> None:
         """Make a file hold these bytes, by way of a file beside it, `NAME.partial`."""
+        self._keep_unreadable(path)
         with Folder(path.parent) as parent:
             parent.replace(path.name, data)
         self.sync_folder(path.parent)

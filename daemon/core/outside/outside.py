@@ -19,6 +19,6 @@ class Outside:
     workers: Workers
 
     @classmethod
-    def real(cls) -> Self:
+    def real(cls, disk: SystemDisk | None = None) -> Self:
         """The machine itself."""
-        return cls(clock=SystemClock(), disk=SystemDisk(), rng=random.SystemRandom(), workers=ThreadWorkers())
+        return cls(clock=SystemClock(), disk=disk or SystemDisk(), rng=random.SystemRandom(), workers=ThreadWorkers())

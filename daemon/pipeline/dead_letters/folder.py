@@ -5,6 +5,7 @@ import contextlib
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from daemon.pipeline.dead_letters.marks import DISCARDED, RETRIED, Marks
 from daemon.pipeline.dead_letters.retried import PutBack, Retried
 from daemon.pipeline.dead_letters.writing import Writing
 from daemon.pipeline.journal import Amount
+from daemon.pipeline.journal.deferred import Deferred
 from daemon.pipeline.journal.format import BadRecord, counted_of, group_checksum
 from daemon.pipeline.journal.identity import Identity
 from daemon.pipeline.journal.segment import paths_in
@@ -69,6 +71,7 @@ class DeadLetters:
         self._writing = Writing(outside.disk, folder, group, self._identity, self._index.segments)
         self._ids_found: set[int] = set()  # in the heads of segments
         self._unread_bytes = 0
+        self._deferred = Deferred(folder)
         self._next = 1
         self._layout = group_checksum(group)
         self._marks = Marks(folder, outside.disk)
@@ -103,15 +106,19 @@ class DeadLetters:
         if paths:
             # The process before may have been killed before it had synced what it wrote last: that is on the disk by
             # the time that anything is acknowledged because it is here.
-            self._disk.replace(paths[-1], self._disk.read(paths[-1], 0, self._disk.size(paths[-1])))
+            self._deferred.do(partial(self._write_anew, paths[-1]))
         unreadable = self.look(retried=retried, formerly=formerly)
         if self.id:
             # In a copy of the folder the same numbers are given out, to other letters.
             self._identity.succeed({(retried or NOWHERE).journal, *self._ids_found})
         if paths:
             # Before a position names it.
-            self._identity.take(self._next)
+            self._deferred.do(partial(self._identity.take, self._next))
         return unreadable
+
+    def _write_anew(self, path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):  # nothing of it was wanted any more
+            self._disk.replace(path, self._disk.read(path, 0, self._disk.size(path)))
 
     def look(self, *, retried: JournalPosition | None = None, formerly: Collection[int] = ()) -> list[Found]:
         """Look through the folder, which another process may write to; return what cannot be read in whole.
@@ -307,6 +314,7 @@ class DeadLetters:
             OSError: they may not be.
         """
         async with self._turn:
+            await self._workers.call(self._deferred.settle)
             await self._workers.call(self._writing.forget_failed)
             numbered = [(self._numbered(letter, k, len(letters)), block) for k, (letter, block) in enumerate(letters)]
             for letter in await self._workers.call(self._writing.write, numbered):
@@ -395,8 +403,9 @@ class DeadLetters:
 
     async def note(self) -> None:
         """Put on the disk where the database is, if it says something else; raises OSError."""
-        if not self._retried.is_written:
+        if self._deferred or not self._retried.is_written:
             async with self._turn:
+                await self._workers.call(self._deferred.settle)
                 await self._workers.call(self._retried.write)
         await self._note_discarded()
 

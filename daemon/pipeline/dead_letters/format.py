@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import mmap
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Self
 
 from backends.base import BatchRejected
 from daemon.core.outside import Disk
-from daemon.core.outside.disk import Buffer
+from daemon.core.outside.disk import Buffer, Contents
 from daemon.pipeline.closed_blocks import ASIDE, Key
 from daemon.pipeline.journal.format import (
     RECORD,
@@ -148,11 +147,7 @@ def scan(disk: Disk, path: Path, group: InstrumentGroup | None) -> Found:
     Raises:
         OSError: it cannot be read.
     """
-    with disk.open_view(path) as view, memoryview(view) as data:
-        return _scanned(path, view, data, group)
-
-
-def _scanned(path: Path, view: mmap.mmap | bytes, data: memoryview, group: InstrumentGroup | None) -> Found:
+    data = Contents(disk, path)
     folder = at = 0
     with contextlib.suppress(BadRecord):
         head = parse_segment_head(data)
@@ -162,7 +157,7 @@ def _scanned(path: Path, view: mmap.mmap | bytes, data: memoryview, group: Instr
     while at < len(data):
         letter = _whole(path, data, at)
         if letter is None:
-            found = view.find(NOTE_MAGIC.to_bytes(4, "little"), at + 8)
+            found = data.find(NOTE_MAGIC.to_bytes(4, "little"), at + 8)
             at = found if found >= 0 else len(data)
             continue
         damaged += at - good_until
@@ -179,7 +174,7 @@ def _scanned(path: Path, view: mmap.mmap | bytes, data: memoryview, group: Instr
     )
 
 
-def _whole(path: Path, data: memoryview, at: int) -> Letter | None:
+def _whole(path: Path, data: Contents, at: int) -> Letter | None:
     """The letter that begins there; None where there is no whole one."""
     try:
         note = parse_header(data[at : at + RECORD.itemsize], NOTE_MAGIC)

@@ -31,11 +31,16 @@ class CatchingUp:
         self._group = group
         self._keeper = keeper
         self._events = events
+        self._waits = True
         self._is_doubt_noted = 0 < found_upto <= doubtful_upto
         self._replayed = 0  # the last record that went through
 
-    async def doubt(self) -> None:
-        """What was found may have been taken for lost, here or by another daemon: note that before it is committed."""
+    async def doubt(self, *, waits: bool) -> None:
+        """What was found may have been taken for lost, here or by another daemon: note that before it is committed.
+
+        waits: for a disk that does not take it. Not where the next start will doubt it without being told.
+        """
+        self._waits = waits
         self.doubtful_upto = self.found_upto
         await self._note_doubt()
 
@@ -49,6 +54,8 @@ class CatchingUp:
             try:
                 await self._keeper.doubt()
             except OSError as error:
+                if not self._waits:
+                    return
                 if not is_told:
                     self._events.error(
                         f"group {self._group}: the intake's log cannot be written, so what it holds waits:"

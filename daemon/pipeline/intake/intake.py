@@ -319,12 +319,13 @@ class Intake:
 
     # --- the pipeline -------------------------------------------------------------------------------------------
 
-    async def doubt(self) -> None:
+    async def doubt(self, *, waits: bool = True) -> None:
         """What the log holds may have been taken for lost, here or by another daemon: note that before it is committed.
 
-        It counts as settled in the database then, and yet goes through assembly. Takes as long as the disk does.
+        It counts as settled in the database then, and yet goes through assembly. Takes as long as the disk does, unless
+        it is not to wait; see `CatchingUp.doubt`.
         """
-        await self._catching_up.doubt()
+        await self._catching_up.doubt(waits=waits)
 
     @fail_stop()
     async def catch_up(self, pipeline: Pipeline) -> None:

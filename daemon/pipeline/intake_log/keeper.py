@@ -181,7 +181,7 @@ class IntakeKeeper:
             trim_to, is_ended, asked = self._trim_to, self._is_ended, self._beside.asked
         self._trim(trim_to, now_s)
         self._skipped = trim_to
-        if waiting and (is_ended or now_s >= self._writing.not_before_s):
+        if (waiting or self._writing.problem) and (is_ended or now_s >= self._writing.not_before_s):
             self._write(waiting, now_s)
         self._report()
         with self._lock:
@@ -209,6 +209,8 @@ class IntakeKeeper:
     def _write(self, waiting: Sequence[Received], now_s: float) -> None:
         written = 0
         try:
+            if not waiting:
+                self._log.probe()  # the database has what could not be written
             while written < len(waiting):
                 together = self._that_fit(waiting[written:])
                 self._tried = max(self._tried, together[-1].number)

@@ -10,15 +10,19 @@ Everything here blocks, and is called from one thread at a time; the event loop 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from daemon.core.outside import Disk, Outside
+from daemon.core.outside.disk import Contents
 from daemon.pipeline.intake_log.format import RECORD_MAGIC, Received, decode, encode, runs_of
+from daemon.pipeline.journal.deferred import Deferred
 from daemon.pipeline.journal.errors import FULL, JournalError, JournalFull
 from daemon.pipeline.journal.format import group_checksum, segment_head
 from daemon.pipeline.journal.segment import (
     Damage,
     SegmentWriter,
+    copy_of,
     head_of,
     make_folder,
     path_of,
@@ -87,6 +91,7 @@ class IntakeLog:
         self.outside = outside
         self._disk = outside.disk
         self._folder = folder
+        self._deferred = Deferred(folder)
         self._group = group
         self._segments: list[_Segment] = []
         self._serial = 1
@@ -118,9 +123,9 @@ class IntakeLog:
 
         Raises:
             JournalError: it holds readings of a group laid out otherwise.
-            OSError: the folder cannot be used.
+            OSError: the folder cannot be read.
         """
-        make_folder(self._disk, self._folder)
+        self._deferred.do(partial(make_folder, self._disk, self._folder))
         sessions: set[int] = set()
         readings, damaged = 0, list[Path]()
         for path in paths_in(self._disk, self._folder, ENDING):
@@ -132,7 +137,7 @@ class IntakeLog:
         self.next = max((segment.last + 1 for segment in self._segments), default=1)
         self._read = min((segment.first for segment in self._segments), default=1) - 1
         # What an earlier process removed is not to come back: its sessions may be forgotten from now on.
-        self._disk.sync_folder(self._folder)
+        self._deferred.do(partial(self._disk.sync_folder, self._folder))
         return IntakeFound(
             sessions=frozenset(sessions),
             readings=readings,
@@ -142,34 +147,35 @@ class IntakeLog:
         )
 
     def _read_doubtful(self) -> int:
-        self._doubtful = _doubtful_in(self._folder, self._disk)
+        self._doubtful = min(_doubtful_in(self._folder, self._disk), max(1, self._serial - 1))
         return max((segment.last for segment in self._segments if _serial(segment.path) <= self._doubtful), default=0)
 
     def _scan(self, path: Path) -> tuple[set[int], int, list[Path]]:
         sessions: set[int] = set()
         numbers, readings, copies = list[int](), 0, list[Path]()
-        with self._disk.open_view(path) as view, memoryview(view) as data:
-            head = head_of(data)
-            start = good_until = 0 if head is None else head.nbytes
-            for header, at, body in whole_records(view, data, start, RECORD_MAGIC):
-                if header.group_checksum != group_checksum(self._group):
-                    raise JournalError(
-                        f"{path} holds readings of group {self._group.name!r} with other instruments or channels than"
-                        " the configuration has; run the daemon with those until all is committed (where the database"
-                        " refuses them, with another `schema`), or move the file away"
-                    )
-                if at > good_until:
-                    damage = Damage(path=path, start=good_until, end=at, is_torn=False)
-                    copies.append(set_aside(self._disk, self._folder, damage))
-                good_until = body + header.length
-                runs, count, received_ns = runs_of(data[body:good_until])
-                sessions.update(runs["session"].tolist())
-                readings += count
-                self._newest_ns = received_ns  # of the last: the clock may have been wrong before
-                numbers.append(header.sequence)
-            nbytes = len(data)
+        data = Contents(self._disk, path)
+        head = head_of(data)
+        start = good_until = 0 if head is None else head.nbytes
+        for header, at, body in whole_records(data, start, RECORD_MAGIC):
+            if header.group_checksum != group_checksum(self._group):
+                raise JournalError(
+                    f"{path} holds readings of group {self._group.name!r} with other instruments or channels than"
+                    " the configuration has; run the daemon with those until all is committed (where the database"
+                    " refuses them, with another `schema`), or move the file away"
+                )
+            if at > good_until:
+                damage = Damage(path=path, start=good_until, end=at, is_torn=False)
+                self._deferred.do(partial(set_aside, self._disk, self._folder, damage), path)
+                copies.append(copy_of(self._folder, damage))
+            good_until = body + header.length
+            runs, count, received_ns = runs_of(data[body:good_until])
+            sessions.update(runs["session"].tolist())
+            readings += count
+            self._newest_ns = received_ns  # of the last: the clock may have been wrong before
+            numbers.append(header.sequence)
+        nbytes = len(data)
         if not numbers:
-            self._disk.remove(path)
+            self._deferred.do(partial(self._disk.remove, path))
             return sessions, 0, copies
         first, last = numbers[0] if head is None else head.follows + 1, max(numbers)
         self._segments.append(_Segment(path=path, first=first, last=last, synced=last, nbytes=nbytes, start=start))
@@ -192,6 +198,7 @@ class IntakeLog:
         if size > self.room:
             raise JournalFull(f"{self.nbytes / 2**20:.0f} of {self._max_bytes / 2**20:.0f} MiB are in use")
         try:
+            self._deferred.settle()
             writer = self._writer_for(size, received[0].number)
             writer.append(records)
         except OSError as error:
@@ -204,6 +211,22 @@ class IntakeLog:
         self.nbytes += writer.nbytes - segment.nbytes
         segment.last, segment.nbytes = received[-1].number, writer.nbytes
         self.next = received[-1].number + 1
+
+    def probe(self) -> None:
+        """Begin a segment, if none is begun: the disk may take something again.
+
+        Raises:
+            JournalFull: there is no room.
+            OSError: the disk failed.
+        """
+        if self.room <= 0:
+            raise JournalFull(f"{self.nbytes / 2**20:.0f} of {self._max_bytes / 2**20:.0f} MiB are in use")
+        try:
+            self._deferred.settle()
+            self._writer_for(0, self.next)
+        except OSError:
+            self._fail_segment()
+            raise
 
     def _writer_for(self, size: int, number: int) -> SegmentWriter:
         now_ns = self.outside.clock.now().monotonic_ns
@@ -270,6 +293,7 @@ class IntakeLog:
         """
         while self._segments and self._segments[0].last <= number:
             segment = self._segments[0]
+            self._deferred.release(segment.path)
             if len(self._segments) == 1:
                 self._end_segment()
             self._disk.remove(segment.path)
@@ -324,11 +348,11 @@ class IntakeLog:
         """Its records from where reading goes on, that are in no later segment."""
         if self._reading != segment.path:
             self._reading, self._at = segment.path, segment.start
-        with self._disk.open_view(segment.path) as view, memoryview(view) as data, data[: segment.nbytes] as whole:
-            for header, _, body in whole_records(view, whole, self._at, RECORD_MAGIC):
-                self._at = body + header.length
-                if self._read < header.sequence < limit:
-                    yield decode(header.sequence, bytes(whole[body : self._at]), self._group)
+        data = Contents(self._disk, segment.path, segment.nbytes)
+        for header, _, body in whole_records(data, self._at, RECORD_MAGIC):
+            self._at = body + header.length
+            if self._read < header.sequence < limit:
+                yield decode(header.sequence, bytes(data[body : self._at]), self._group)
 
     def close(self) -> None:
         """Let go of the file; what was appended and not synced may be lost with the machine."""
@@ -351,7 +375,6 @@ def readings_in(folder: Path, disk: Disk, settled: Mapping[int, int] | None = No
 
     Raises:
         OSError: it cannot be read.
-        ValueError: `settled` is given, and what lies beside the segments is of no version that is known.
     """
     doubtful = _doubtful_in(folder, disk) if settled else 0
     paths = paths_in(disk, folder, ENDING)
@@ -359,9 +382,9 @@ def readings_in(folder: Path, disk: Disk, settled: Mapping[int, int] | None = No
 
 
 def _readings_in(path: Path, settled: Mapping[int, int], disk: Disk) -> int:
-    with disk.open_view(path) as view, memoryview(view) as data:
-        records = whole_records(view, data, 0, RECORD_MAGIC)
-        return sum(_beyond(runs_of(data[body : body + header.length])[0], settled) for header, _, body in records)
+    data = Contents(disk, path)
+    records = whole_records(data, 0, RECORD_MAGIC)
+    return sum(_beyond(runs_of(data[body : body + header.length])[0], settled) for header, _, body in records)
 
 
 def _beyond(runs: Array, settled: Mapping[int, int]) -> int:
@@ -371,5 +394,8 @@ def _beyond(runs: Array, settled: Mapping[int, int]) -> int:
 
 
 def _doubtful_in(folder: Path, disk: Disk) -> int:
-    """The serial of the last segment that is in doubt; 0 where none is."""
-    return int(disk.read(folder / ELSEWHERE, 0, 20)) if ELSEWHERE in disk.names(folder) else 0
+    """The serial of the last segment that is in doubt; 0 where none is, above all others where it cannot be read."""
+    if ELSEWHERE not in disk.names(folder):
+        return 0
+    serial = disk.read(folder / ELSEWHERE, 0, 20)
+    return int(serial) if serial.isdigit() else 2**62

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from daemon.core.outside.disk import Buffer
+from daemon.core.outside.disk import Buffer, Contents
 from schemas.batch import Aside, ClosedBlock
 from schemas.ledger import ledger_dtype, pack_missing, unpack_missing
 from schemas.readings import Array, InstrumentGroup, words
@@ -139,7 +139,7 @@ def _description(group: InstrumentGroup) -> bytes:
     return text + b" " * (-len(text) % 8)
 
 
-def parse_segment_head(data: bytes | memoryview) -> Head:
+def parse_segment_head(data: bytes | memoryview | Contents) -> Head:
     """Read the beginning of a segment.
 
     Raises:

@@ -37,6 +37,7 @@ class Identity:
         self.id = 0
         self.next = 1
         self.former: tuple[int, ...] = ()
+        self._granted = 0  # numbers below this one the disk knows as given out under the id
         self._folder = folder
         self._outside = outside
 
@@ -64,30 +65,20 @@ class Identity:
         """
         ids = (*self.former, self.id) if self.id else ()
         self.former = tuple(each for each in ids[:-FORMER_MOST] if each in wanted) + ids[-FORMER_MOST:]
-        self.id = 0
+        self.id = self._granted = 0
         self.choose()
 
     def renew(self) -> None:
-        """Take another id, forget the former ones, and go on with the numbers; when it returns the disk knows.
-
-        Raises:
-            OSError: the disk failed.
-        """
-        before = (self.id, self.former)
-        self.id, self.former = 0, ()
+        """Take another id, forget the former ones, and go on with the numbers; the disk knows with the next `take`."""
+        self.id, self.former, self._granted = 0, (), 0
         self.choose()
-        try:
-            self._write(self.next)
-        except OSError:
-            self.id, self.former = before
-            raise
 
     def take(self, number: int) -> None:
-        """Take a number, and all below it; when it returns the disk knows. Raises OSError."""
-        if number >= self.next:
-            after = number + AHEAD
+        """Take a number, and all below it; when it returns the disk knows them, and the id. Raises OSError."""
+        if number >= self._granted:
+            after = max(self.next, number + AHEAD)
             self._write(after)
-            self.next = after
+            self.next = self._granted = after
 
     def _write(self, following: int) -> None:
         words = " ".join(map(str, (self.id, following, *self.former)))

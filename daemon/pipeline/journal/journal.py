@@ -10,6 +10,7 @@ Everything here blocks, and is called from one thread at a time; the event loop 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from backends.folder_lock import FolderInUse
 from daemon.core.outside import Lock, Outside
 from daemon.core.outside.disk import Buffer
+from daemon.pipeline.journal.deferred import Deferred
 from daemon.pipeline.journal.errors import FULL, JournalError, JournalFull
 from daemon.pipeline.journal.format import counted_of, encode, segment_head
 from daemon.pipeline.journal.found import JournalRecovery
@@ -61,8 +63,9 @@ class Journal:
         self._state = state
         self._identity = Identity(folder, outside)
         self.change_limits(max_bytes=max_bytes, segment_bytes=segment_bytes)
-        self._sealed = Sealed(outside.disk, folder, group)
-        self._others = Others(outside.disk, self._sealed)
+        self._deferred = Deferred(folder)
+        self._sealed = Sealed(outside.disk, folder, group, self._deferred)
+        self._others = Others(outside.disk, self._sealed, self._deferred)
         self._growing = Growing(outside.disk, self._sealed, segment_head(group, 0))
         self._last = 0  # the last number that was written, or that the database has
         self._synced = 0
@@ -111,16 +114,19 @@ class Journal:
     def open(self, position: JournalPosition | None, *, holds: bool = False) -> JournalRecovery:
         """Take the folder, look through its segments, and set aside what is damaged.
 
+        What the disk does not take of that is done before anything is appended, and with `sync`: until then `problem`
+        of what is returned says why, and nothing is in the journal but what was found.
+
         position: where the database is. If that is the position of this journal, it has the blocks up to there, and
         they go; the position of another one says nothing. None if the database could not be asked.
         holds: leave what the database has until `trim`: it may lose that again.
 
         Raises:
             JournalError: another process has the journal, or it holds readings of a group laid out otherwise.
-            OSError: the folder cannot be used.
+            OSError: the folder cannot be read.
         """
-        make_folder(self._disk, self._folder)
-        self._take_lock()
+        self._deferred.do(partial(make_folder, self._disk, self._folder))
+        self._deferred.do(self._take_lock)
         try:
             return self._recover(position, holds=holds)
         except BaseException:
@@ -132,7 +138,18 @@ class Journal:
             self._lock.release()
             self._lock = None
 
+    @property
+    def has_deferred(self) -> bool:
+        """Whether the disk has not taken what belongs to the opening: the id, if nothing else."""
+        return bool(self._deferred)
+
+    def defer(self, step: Callable[[], None]) -> None:
+        """Do something on the disk that has to be there before what is appended; see `Deferred`."""
+        self._deferred.do(step)
+
     def _take_lock(self) -> None:
+        if self._lock is not None:
+            return
         try:
             self._lock = self._disk.lock(self._folder / LOCK)
         except FolderInUse:
@@ -150,6 +167,7 @@ class Journal:
             identity=self._identity,
             sealed=self._sealed,
             others=self._others,
+            deferred=self._deferred,
         )
         self._last, self.next, self._held = opened.recovery.reach, opened.next, opened.held_upto
         return replace(opened.recovery, problem=self._make_durable(opened.synced))
@@ -190,6 +208,7 @@ class Journal:
         if size > self.room:
             raise JournalFull(f"{self.nbytes / 2**20:.0f} of {self._max_bytes / 2**20:.0f} MiB are in use")
         try:
+            self._deferred.settle()
             self._identity.take(last)
             self._begin(size, first)
             self._last = self._growing.append(blocks, records, first, self._last)
@@ -219,7 +238,7 @@ class Journal:
     @property
     def is_durable(self) -> bool:
         """Whether all that is to be committed, or taken again, is on the disk."""
-        return not self._growing.is_dirty and self._others.is_durable and self._sealed.is_durable
+        return not self._deferred and not self._growing.is_dirty and self._others.is_durable and self._sealed.is_durable
 
     def sync(self) -> int:
         """Wait until all that was appended is on the disk; return up to which number it is.
@@ -227,6 +246,7 @@ class Journal:
         Raises:
             OSError: it may not be; it is tried again with the next call, by writing it anew.
         """
+        self._deferred.settle()
         self._sealed.sync()
         self._others.sync()
         self._growing.sync()
@@ -315,11 +335,9 @@ class Journal:
         """Take another id, and forget the former: to a later start all that was found is another journal's.
 
         What is loose goes through assembly again under higher numbers: a position at these must not count for it.
-
-        Raises:
-            OSError: the disk failed.
         """
         self._identity.renew()
+        self.defer(partial(self._identity.take, self.next))
 
     def loosen(self) -> None:
         """Take all that was found for loose: it is not certain that it leads on from where the database is."""

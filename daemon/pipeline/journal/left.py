@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from daemon.core.outside import Disk
+from daemon.core.outside.disk import Contents
 from daemon.pipeline.journal.format import Head, counted
 from daemon.pipeline.journal.identity import read_ids
 from daemon.pipeline.journal.segment import head_of, paths_in, whole_records
@@ -20,9 +21,9 @@ def readings_left(folder: Path, position: JournalPosition, disk: Disk) -> int:
     """How many readings a journal that nobody has open holds beyond this position; raises OSError."""
     left = 0
     for path in paths_in(disk, folder):
-        with disk.open_view(path) as view, memoryview(view) as data:
-            held = held_by(folder, head_of(data), position, disk)
-            for header, _, body in whole_records(view, data, 0):
-                if header.sequence > held:
-                    left += sum(counted(data[body : body + header.length])[1:])
+        data = Contents(disk, path)
+        held = held_by(folder, head_of(data), position, disk)
+        for header, _, body in whole_records(data, 0):
+            if header.sequence > held:
+                left += sum(counted(data[body : body + header.length])[1:])
     return left

@@ -2,19 +2,21 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from daemon.core.outside import Disk
 from daemon.pipeline.journal.chain import Chain, follow
+from daemon.pipeline.journal.deferred import Deferred
 from daemon.pipeline.journal.errors import JournalError
 from daemon.pipeline.journal.format import group_checksum
 from daemon.pipeline.journal.found import JournalRecovery, amount_of, foreign, journal_of
 from daemon.pipeline.journal.identity import Identity
 from daemon.pipeline.journal.others import Others
 from daemon.pipeline.journal.sealed import Sealed, SealedSegment
-from daemon.pipeline.journal.segment import ENDING, NO_RECORDS, Scan, paths_in, scan, set_aside
+from daemon.pipeline.journal.segment import ENDING, NO_RECORDS, Scan, copy_of, paths_in, scan, set_aside
 from schemas.batch import JournalPosition
 from schemas.readings import Array, InstrumentGroup
 
@@ -43,34 +45,39 @@ def open_folder(
     identity: Identity,
     sealed: Sealed,
     others: Others,
+    deferred: Deferred,
 ) -> Opened:
     """Look through the segments, set aside what is damaged, and remove what is wanted no more.
 
     position, holds: as `Journal.open` says. identity: loaded here; the journal gets another id. sealed, others: take
-    over the segments.
+    over the segments. deferred: takes what the disk does not take now.
 
     Raises:
         JournalError: a segment holds readings of a group laid out otherwise.
         OSError: the folder cannot be used.
     """
     identity.load()
+    for path in paths_in(disk, folder, f"{ENDING}.partial"):
+        deferred.do(partial(disk.remove, path))
     found = _scan(disk, folder, group)
     damages = [damage for each in found for damage in each.damages]
-    copies = [set_aside(disk, folder, damage) for damage in damages]
+    for damage in damages:
+        deferred.do(partial(set_aside, disk, folder, damage), damage.path)
     ids = identity.ids
     own = [each for each in found if journal_of(each) in ids]
     identity.succeed({journal_of(each) for each in own} | {0 if position is None else position.journal})
     others.take([each for each in found if each not in own and (each.head is not None or len(each.records))])
     chain = follow(own, ids, position)
     number = _next_number(found, identity, position)
+    deferred.do(partial(identity.take, number))
     held = chain.held if holds else [records[:0] for records in chain.held]
     wanted = [*_seal(disk, own, chain, held, sealed), *others]
-    _remove_all_but({each.path for each in wanted}, found, disk, folder)
+    deferred.do(partial(_remove_all_but, {each.path for each in wanted}, found, disk, folder))
     recovery = JournalRecovery(
         amount=amount_of(chain.whole),
         held=np.concatenate([NO_RECORDS, *held]),
         damages=tuple(damages),
-        copies=tuple(copies),
+        copies=tuple(copy_of(folder, damage) for damage in damages),
         loose=amount_of(chain.loose),
         hole=chain.hole,
         foreign=tuple(map(foreign, others)),
@@ -89,14 +96,12 @@ def open_folder(
 
 
 def _scan(disk: Disk, folder: Path, group: InstrumentGroup) -> list[Scan]:
-    """Look through all segments of a folder, in the order of their numbers, and remove what is left of replacements.
+    """Look through all segments of a folder, in the order of their numbers.
 
     Raises:
         JournalError: one holds readings of a group laid out otherwise.
         OSError: the disk failed.
     """
-    for path in paths_in(disk, folder, f"{ENDING}.partial"):
-        disk.remove(path)
     found = []
     for path in paths_in(disk, folder):
         found.append(scan(disk, path))
@@ -117,9 +122,7 @@ def _next_number(found: Sequence[Scan], identity: Identity, position: JournalPos
     """Begin with a number, and a name of a segment, that never was."""
     held = position.sequence if position is not None else 0
     numbers = [int(each.records["sequence"].max(initial=int(each.path.stem))) for each in found]
-    number = max(identity.next, *(number + 1 for number in (held, *numbers)))
-    identity.take(number)
-    return number
+    return max(identity.next, *(number + 1 for number in (held, *numbers)))
 
 
 def _seal(disk: Disk, own: Sequence[Scan], chain: Chain, held: Sequence[Array], sealed: Sealed) -> list[Scan]:

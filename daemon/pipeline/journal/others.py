@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from daemon.core.outside import Disk
+from daemon.pipeline.journal.deferred import Deferred
 from daemon.pipeline.journal.found import journal_of
 from daemon.pipeline.journal.sealed import Sealed
 from daemon.pipeline.journal.segment import Scan
@@ -12,8 +13,9 @@ from schemas.batch import ClosedBlock
 class Others:
     """What was found of other journals, in the order of the names; iterating gives what each segment holds."""
 
-    def __init__(self, disk: Disk, sealed: Sealed) -> None:
+    def __init__(self, disk: Disk, sealed: Sealed, deferred: Deferred) -> None:
         self._disk = disk
+        self._deferred = deferred
         self._sealed = sealed
         self._segments: list[Scan] = []
         self._unsure: list[Scan] = []  # of these, what is not surely on the disk
@@ -42,6 +44,7 @@ class Others:
         """Write anew what is not surely on the disk; raises OSError where something is not written yet."""
         while self._unsure:
             path = self._unsure[-1].path
+            self._deferred.release(path)
             self._disk.replace(path, self._disk.read(path, 0, self._unsure[-1].nbytes))
             self._unsure.pop()
 
@@ -54,5 +57,6 @@ class Others:
         """Remove them; raises OSError where some are still there."""
         self._unsure.clear()
         while self._segments:
+            self._deferred.release(self._segments[-1].path)
             self._disk.remove(self._segments[-1].path)
             self._segments.pop()

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from daemon.core.outside import Disk
 from daemon.core.outside.disk import Buffer
+from daemon.pipeline.journal.deferred import Deferred
 from daemon.pipeline.journal.format import BadRecord
 from daemon.pipeline.journal.segment import (
     INDEX,
@@ -60,13 +62,14 @@ class Sealed:
     the numbers of those that could not be read when they had to be written anew.
     """
 
-    def __init__(self, disk: Disk, folder: Path, group: InstrumentGroup) -> None:
+    def __init__(self, disk: Disk, folder: Path, group: InstrumentGroup, deferred: Deferred) -> None:
         self.unreadable: list[Damage] = []
         self.missing: list[int] = []
         self._segments: list[SealedSegment] = []
         self._disk = disk
         self._folder = folder
         self._group = group
+        self._deferred = deferred
 
     def __iter__(self) -> Iterator[SealedSegment]:
         """All segments; raises OSError where nobody can say what is in one."""
@@ -123,6 +126,7 @@ class Sealed:
         records = self._moved(segment, segment.records, data, parts)
         lost = np.setdiff1d(segment.records["sequence"], records["sequence"])
         loose = self._moved(segment, segment.loose, data, parts)
+        self._deferred.release(segment.path)
         segment.is_replaced = True  # where that fails, either file may have the name
         self._disk.replace(segment.path, b"".join(parts))
         segment.is_replaced = False
@@ -175,9 +179,9 @@ class Sealed:
                 yield block
 
     def note_damage(self, path: Path, start: int, end: int) -> None:
-        """Note that a record is not whole any more; raises OSError."""
+        """Note that a record is not whole any more."""
         damage = Damage(path=path, start=start, end=end, is_torn=False)
-        set_aside(self._disk, self._folder, damage)
+        self._deferred.do(partial(set_aside, self._disk, self._folder, damage), path)
         self.unreadable.append(damage)
 
     # --- letting go ---------------------------------------------------------------------------------------------
@@ -197,6 +201,7 @@ class Sealed:
                 self._remove(segment)
 
     def _remove(self, segment: SealedSegment) -> None:
+        self._deferred.release(segment.path)
         # What the database has needs not to reach the disk here, and once it has no name it does not.
         self._disk.remove(segment.path)
         self._segments.remove(segment)

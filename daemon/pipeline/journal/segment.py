@@ -1,6 +1,5 @@
 """Segments: the files of a journal. One is written at a time, from its beginning; the others are only read."""
 
-import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from daemon.core.outside import Disk
-from daemon.core.outside.disk import Buffer
+from daemon.core.outside.disk import Buffer, Contents
 from daemon.pipeline.journal.format import (
     RECORD,
     RECORD_MAGIC,
@@ -111,11 +110,15 @@ def make_folder(disk: Disk, folder: Path) -> None:
 
 def set_aside(disk: Disk, folder: Path, damage: Damage) -> Path:
     """Copy a damaged stretch of a segment in a group's folder to where it stays; return where. Raises OSError."""
-    aside = folder / DAMAGED
-    disk.make_folder(aside)
-    target = aside / f"{damage.path.stem}-{damage.start}.bin"
+    target = copy_of(folder, damage)
+    disk.make_folder(target.parent)
     disk.replace(target, disk.read(damage.path, damage.start, damage.end))
     return target
+
+
+def copy_of(folder: Path, damage: Damage) -> Path:
+    """Where a damaged stretch of a segment in a group's folder is copied to."""
+    return folder / DAMAGED / f"{damage.path.stem}-{damage.start}.bin"
 
 
 def paths_in(disk: Disk, folder: Path, ending: str = ENDING) -> list[Path]:
@@ -134,18 +137,14 @@ def scan(disk: Disk, path: Path) -> Scan:
     Raises:
         OSError: it cannot be read.
     """
-    with disk.open_view(path) as view, memoryview(view) as data:
-        return _scanned(path, view, data)
-
-
-def _scanned(path: Path, view: mmap.mmap | bytes, data: memoryview) -> Scan:
+    data = Contents(disk, path)
     records: list[tuple[int, ...]] = []
     groups: set[int] = set()
     damages: list[Damage] = []
     head = head_of(data)
     good_until = head.nbytes if head else 0
     synced = 0
-    for header, at, body in whole_records(view, data, good_until):
+    for header, at, body in whole_records(data, good_until):
         if at > good_until:
             damages.append(Damage(path=path, start=good_until, end=at, is_torn=False))
         good_until = body + header.length
@@ -166,9 +165,7 @@ def _scanned(path: Path, view: mmap.mmap | bytes, data: memoryview) -> Scan:
     )
 
 
-def whole_records(
-    view: mmap.mmap | bytes, data: memoryview, at: int, magic: int = RECORD_MAGIC
-) -> Iterator[tuple[Header, int, int]]:
+def whole_records(data: Contents, at: int, magic: int = RECORD_MAGIC) -> Iterator[tuple[Header, int, int]]:
     """The whole records of a segment from an offset on: the header of each, where it begins, and where its body does.
 
     Behind a damaged stretch the next one is looked for at every multiple of 8 bytes.
@@ -176,14 +173,14 @@ def whole_records(
     while at < len(data):
         header = _whole_record(data, at, magic)
         if header is None:
-            at = _next_candidate(view, at + 8, magic.to_bytes(4, "little"))
+            at = _next_candidate(data, at + 8, magic.to_bytes(4, "little"))
             continue
         body = at + RECORD.itemsize
         yield header, at, body
         at = body + header.length
 
 
-def head_of(data: memoryview) -> Head | None:
+def head_of(data: Contents) -> Head | None:
     """The head of a segment; None where it is not whole."""
     try:
         return parse_segment_head(data)
@@ -191,7 +188,7 @@ def head_of(data: memoryview) -> Head | None:
         return None
 
 
-def _whole_record(data: memoryview, at: int, magic: int) -> Header | None:
+def _whole_record(data: Contents, at: int, magic: int) -> Header | None:
     try:
         header = parse_header(data[at : at + RECORD.itemsize], magic)
         body = at + RECORD.itemsize
@@ -201,13 +198,13 @@ def _whole_record(data: memoryview, at: int, magic: int) -> Header | None:
     return header
 
 
-def _next_candidate(view: mmap.mmap | bytes, at: int, magic: bytes) -> int:
+def _next_candidate(data: Contents, at: int, magic: bytes) -> int:
     """The next multiple of 8 at which a record may begin, or the end."""
-    while (found := view.find(magic, at)) >= 0:
+    while (found := data.find(magic, at)) >= 0:
         if found % 8 == 0:
             return found
         at = found + 1
-    return len(view)
+    return len(data)
 
 
 def read(disk: Disk, path: Path, start: int, end: int, group: InstrumentGroup) -> ClosedBlock:

@@ -27,13 +27,17 @@ class WrittenWith:
 
     @classmethod
     def read(cls, folder: Path, disk: Disk) -> Self | None:
-        """What is noted in a folder; None where nothing is, or not by this version. Raises OSError."""
+        """Return what is noted in a folder, the weakest where that cannot be read, None where nothing is.
+
+        Raises:
+            OSError: the disk failed.
+        """
         try:
             words = disk.read(folder / WRITTEN_WITH, 0, FILE_MOST).decode("ascii", "replace").split()
         except FileNotFoundError:
             return None
         if len(words) != 2 or words[0] not in {each.value for each in Durability} or not words[1].isdecimal():
-            return None
+            return cls(durability=Durability.ASYNC, window=0)
         return cls(durability=Durability(words[0]), window=int(words[1]))
 
     def write(self, folder: Path, disk: Disk) -> None:

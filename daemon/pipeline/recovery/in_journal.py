@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from daemon.core.outcome import CommandFailed, reason_of
@@ -89,7 +90,7 @@ async def open_journal(
             found = _look_through(journal, states, in_store, noted=noted, written_with=with_all)
             now = own if found.is_empty else with_all
             if now != before:
-                now.write(folder, outside.disk)
+                journal.defer(partial(now.write, folder, outside.disk))
             return found
 
         return await outside.workers.call(look)

@@ -157,7 +157,10 @@ async def recover_group(
     try:
         await dead_letters.note_found(in_store.retried)
     except OSError as error:
-        raise CommandFailed(f"the dead letters cannot be used: {error}") from None
+        events.error(
+            f"group {group.name}: the dead letters cannot be written, and take nothing until they can: {error}; make"
+            " room on the disk of the state folder, or repair it"
+        )
     report_dead_letters(group, unreadable, dead_letters.amount, events)
     heard = heard_last(found.state.runs.values())
     rejected = _of_their_runs(rejected, in_store)

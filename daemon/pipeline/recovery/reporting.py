@@ -34,6 +34,11 @@ def report_lost(group: str, readings: int, events: Events) -> None:
 def report_journal(group: InstrumentGroup, recovery: JournalRecovery, events: Events) -> None:
     """Tell what was left in the journal, and what of it is damaged."""
     amount, name = recovery.amount, group.name
+    if recovery.problem is not None:
+        events.error(
+            f"group {name}: the journal takes nothing yet: {recovery.problem}; make room on the disk of the state"
+            " folder, or repair it. Until then all is acknowledged when the database has it"
+        )
     if amount.blocks:
         events.info(f"group {name}: {_words(group, amount)} were left in the journal, and are committed now")
     foreign = sum(each.amount.readings for each in recovery.foreign)

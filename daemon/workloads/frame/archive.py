@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from backends.files import replace_file
+from daemon.core.outcome import reason_of
 
 MOST = 100
 """Runs that are kept; older ones go with all of their files."""
@@ -72,7 +73,9 @@ class RunArchive(Generic[R, S]):
                 found[name] = known
             except FileNotFoundError:
                 continue
-            except (OSError, ValueError) as error:
+            except OSError as error:
+                self.damaged.append(f"{self.path(name)} cannot be read ({reason_of(error)})")
+            except ValueError as error:
                 self.damaged.append(str(error))
         self._summaries = found
         return [summary for _, summary in found.values()]

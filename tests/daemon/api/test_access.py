@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import errno
-import secrets
 import stat
 from pathlib import Path
 
@@ -11,10 +10,12 @@ import httpx
 import pytest
 import websockets
 
+import daemon.core.configuration.api_token as api_token_module
 from daemon.api import query_limit, status
 from daemon.client.api.reach import reach
 from daemon.core.configuration import load_config
 from daemon.core.configuration.api_token import api_token, stored_token
+from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed
 from daemon.web import access
 from daemon.web.tls import Identity, client_context
@@ -268,13 +269,27 @@ def test_a_token_that_cannot_be_sent_is_refused_by_its_field(tmp_path: Path) -> 
         reach(token_file=tmp_path / "token", environment={})
 
 
-def test_a_full_disk_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> str:
+async def test_a_full_disk_keeps_no_daemon_from_its_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(secrets, "token_urlsafe", full)
-    with pytest.raises(CommandFailed, match=r"api-token cannot be used \(no space left on device\); free space on its"):
-        api_token(load_config(write(tmp_path), {}), {})
+    loaded, events = load_config(write(tmp_path), {}), Events()
+    with monkeypatch.context() as patch:
+        patch.setattr(api_token_module, "_write", full)
+        token = api_token(loaded, {})
+        assert api_token(loaded, {}) == token
+        assert stored_token(loaded.state_dir) is None
+        patch.setattr(api_token_module, "AGAIN_S", 0.01)
+        writing = asyncio.create_task(api_token_module.write_token(loaded.state_dir, events))
+        while not events.newest():  # noqa: ASYNC110 - an event tells nobody
+            await asyncio.sleep(0.01)
+    await writing
+    assert stored_token(loaded.state_dir) == token
+    (event,) = events.newest()
+    assert event.text == (
+        f"{loaded.state_dir / 'api-token'} cannot be written (no space left on device): no command finds the API's"
+        " token; free space on its disk"
+    )
 
 
 # --- the command line, with a real daemon -------------------------------------------------------------------------

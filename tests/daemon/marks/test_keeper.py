@@ -248,6 +248,7 @@ class SlowDisk(SystemDisk):
     """Writes a file, or removes one, once it is let."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.is_let = threading.Event()
 
     def replace(self, path: Path, data: bytes) -> None:

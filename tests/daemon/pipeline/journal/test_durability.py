@@ -6,11 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from daemon.core.outside import SystemDisk
 from daemon.pipeline.journal import Journal, JournalFull, JournalRecovery
+from daemon.pipeline.journal.identity import read_ids
+from daemon.pipeline.journal.segment import scan
 from schemas.batch import ClosedBlock, JournalPosition
-from tests.daemon.pipeline.journal.test_journal import GROUP, ROOMY, block_of, everything, same, segments
+from tests.daemon.pipeline.journal.test_journal import GROUP, ROOMY, block_of, everything, flip, same, segments
 from tests.support.disks import REAL, FaultyDisk, faulty
 
+DISK = SystemDisk()
 BAD = OSError(5, "input/output error")
 FULL = OSError(28, "no space left")
 READ_ONLY = OSError(30, "read-only file system")
@@ -261,3 +265,43 @@ def test_a_segment_that_was_replaced_all_the_same_is_read_where_its_records_are(
 
 def journal_id(folder: Path) -> int:
     return int((folder / "id").read_text().split()[0])
+
+
+# --- a disk that takes nothing at the start ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [FULL, READ_ONLY, BAD, OSError(13, "permission denied"), OSError(122, "quota")])
+def test_a_disk_that_takes_nothing_keeps_no_journal_from_being_opened(tmp_path: Path, error: OSError) -> None:
+    disk, folder = FaultyDisk(), tmp_path / "bpm"
+    with opened(folder, disk) as (journal, _):
+        before, last = journal.id, journal.append([block_of(1), block_of(2), block_of(3)])
+        journal.sync()
+    (path,) = segments(folder)
+    flip(path, int(scan(DISK, path).records[0]["end"]) - 9, 1)
+    whole = path.read_bytes()
+    disk.failing |= dict.fromkeys(("replace", "create", "remove", "append", "sync"), error)
+    for _ in range(2):
+        with opened(folder, disk) as (journal, recovered):
+            assert f"{folder} cannot be written" in str(recovered.problem)
+            assert journal.has_deferred
+            assert not journal.is_durable
+            assert journal.id not in (0, before)
+            assert (recovered.loose.blocks, len(list(journal.read_loose()))) == (2, 2)
+            with pytest.raises((OSError, JournalFull), match="cannot be written"):
+                journal.append([block_of(4)])
+            # What is damaged stays until it is copied.
+            with pytest.raises(OSError, match="cannot be written"):
+                journal.drop_loose()
+            assert path.read_bytes() == whole
+            disk_id = read_ids(folder, DISK)
+            assert disk_id[0] == before
+    with opened(folder, disk) as (journal, _):
+        disk.failing.clear()
+        journal.append([block_of(4)])
+        journal.sync()
+        assert journal.is_durable
+        assert read_ids(folder, DISK)[0] == journal.id
+        assert read_ids(folder, DISK)[1] > last
+        journal.drop_loose()
+        assert [each.read_bytes() for each in (folder / "damaged").iterdir()]
+    assert [same(block_of(4), block) for block in after_power_cut(disk, folder, tmp_path / "after").values()] == [True]

@@ -158,6 +158,7 @@ class FailsFrom(SystemDisk):
     """A disk of which nothing can be changed from one moment on. left: changes until then."""
 
     def __init__(self, left: int) -> None:
+        super().__init__()
         self._left = left
 
     def _change(self) -> None:
