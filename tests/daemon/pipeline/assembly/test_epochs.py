@@ -658,3 +658,16 @@ def test_a_group_that_begins_to_send_epochs_goes_on_though_it_counts_runs_otherw
         assembly.receive(again, None, Instant(START_NS + k * HOUR_NS, k))
     assert (assembly.run, runs.known(7)) == (5, 2)
     assert closed(assembly.receive(of(7, whole(GROUP, 2)), None, at(10))) == [(7, 2, 2, 5)]
+
+
+def test_instruments_that_were_silent_are_no_majority_of_those_who_were_not() -> None:
+    """Three of nine send another epoch, of which nobody else knows, while four take part and two are off."""
+    group = make_group(9)
+    assembly = Assembly(group, timeout_ns=TIMEOUT, window=256, max_open=64, runs=Runs())
+    for trigger in range(1, 30):
+        now = at(trigger * TIMEOUT // 2)
+        assembly.receive(of(7, make_block(group, [(trigger, i) for i in (0, 1, 2, 3)])), None, now)
+        if trigger > 10:
+            assembly.receive(of(8, make_block(group, [(trigger, i) for i in (6, 7, 8)])), None, now)
+        assembly.close_due(now)
+        assert assembly.run == 1
