@@ -16,7 +16,8 @@ class OpenRun:
 
     run: its number; 0 before its first trigger, where nobody knows the epoch. epoch: 0 where it is unknown. window:
     its newest triggers. progress: how far it and its instruments are. strays: readings of its epoch that are far ahead.
-    started_ns: the earliest time that belongs to it; NEVER where its epoch tells what belongs to it.
+    started_ns: the earliest time that belongs to it; NEVER where its epoch tells what belongs to it. was_left: whether
+    the database may have triggers of it that are not known here.
     """
 
     run: int
@@ -25,6 +26,7 @@ class OpenRun:
     progress: Progress
     strays: Strays
     started_ns: int = field(default=NEVER)
+    was_left: bool = False
 
     @classmethod
     def of(cls, group: InstrumentGroup, size: int, *, run: int, epoch: int) -> "OpenRun":
@@ -44,6 +46,7 @@ class OpenRun:
 
     def recall(self, history: Array) -> None:
         """Go on from ledger rows, ascending, that an earlier process closed."""
+        self.was_left = True
         self.window.recall(history)
         self.progress.resume(history)
         if not self.epoch:
@@ -56,15 +59,18 @@ class OpenRun:
             self.progress.leave(int(forgotten[-1]))
 
     def note_begin(self, rows: Array) -> None:
-        """See that the run began no later than these triggers of it, ledger rows.
+        """See that the run began no later than these triggers of it, ledger rows, if none tell so before.
 
         Where the node's clock gives the times, and was set back since, it would begin in the future. Only triggers of
         most instruments that take part tell: clocks may be wrong. Within a moment readings of the run before may count.
         """
-        earlier = rows["time_ns"] < self.started_ns - ONE_MOMENT_NS
-        if earlier.any():
-            earlier &= 2 * rows["arrived"] > np.count_nonzero(self.progress.active())
-            self.started_ns = int(rows["time_ns"][earlier].min(initial=self.started_ns))
+        is_earlier = rows["time_ns"] < self.started_ns - ONE_MOMENT_NS
+        if self.started_ns == NEVER:
+            is_earlier[:] = True
+        if is_earlier.any():
+            is_earlier &= 2 * rows["arrived"] > np.count_nonzero(self.progress.active())
+            times = rows["time_ns"][is_earlier]
+            self.started_ns = int(times.min()) if len(times) else self.started_ns
 
     def leave_unread(self) -> None:
         """Leave to the database what is not remembered of the run by now: it may have been closed all the same."""

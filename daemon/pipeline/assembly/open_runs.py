@@ -7,7 +7,7 @@ import numpy as np
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly.new_epochs import NewEpochs
 from daemon.pipeline.assembly.open_run import OpenRun
-from daemon.pipeline.assembly.progress import are_most
+from daemon.pipeline.assembly.progress import NEVER, are_most
 from daemon.pipeline.assembly.runs import EPOCHS_MOST, Runs
 from schemas.readings import Array, InstrumentGroup
 
@@ -39,6 +39,7 @@ class OpenRuns:
         self._had = dict(epochs)  # the run of each epoch, the one heard longest ago first
         self._forgotten = 0  # the highest run that the group may have had with an epoch that nobody knew
         self._brief = 0
+        self._since_ns = NEVER  # when the current run became that (monotonic)
         self.before: OpenRun | None = None
         self.current = OpenRun.of(group, window, run=0, epoch=0)
         if history is not None and len(history):
@@ -47,11 +48,12 @@ class OpenRuns:
                 self._recall(history[history["run"] == number])
         within = self._epochs.get(next(reversed(epochs), 0))
         if within is not None and within is not self.current and self.current.epoch:
-            self.move_to(within)
+            self._make_current(within)
 
     def _recall(self, history: Array) -> None:
         run = OpenRun.of(self._group, self._window, run=int(history["run"][-1]), epoch=int(history["epoch"][-1]))
         run.recall(history)
+        run.progress.left = max(run.progress.left, int(history["trigger"][0]))
         self._forget_before()
         self.before = self.current if self.current.run else None
         if run.epoch:
@@ -126,7 +128,7 @@ class OpenRuns:
         """Forget a run, of which nothing is open."""
         del self._epochs[run.epoch]
         rows = run.window.rows()
-        if 0 < len(rows) <= ROWS_MOST and not run.progress.left and not run.progress.is_of_most:
+        if 0 < len(rows) <= ROWS_MOST and not run.was_left and not run.progress.is_of_most:
             self._rows[run.epoch] = rows
         self._had[run.epoch] = self._had.pop(run.epoch)
 
@@ -163,9 +165,12 @@ class OpenRuns:
         self._runs.heard(epoch)
         return self._runs.begin(epoch) if number is None else number
 
-    def begin(self, epoch: int, number: int) -> OpenRun:
-        """Begin the run of an epoch that the group has not had."""
-        run = next((run for run in (self.current, self.before) if _may_be(run, number)), None)
+    def begin(self, epoch: int, number: int, instruments: Array) -> OpenRun:
+        """Begin the run of an epoch that the group has not had; instruments: those of which readings of it are here."""
+        # A run that was announced without its epoch waits for most instruments, or for readings without one.
+        waits = self.is_announced and not are_most(instruments, self.active())
+        runs = (self.before,) if waits else (self.current, self.before)
+        run = next((run for run in runs if _may_be(run, number)), None)
         assert number not in {each.run for each in self if each is not run}, "of a number there is one run"
         if run is None:
             run = OpenRun.of(self._group, self._window, run=number, epoch=epoch)
@@ -184,16 +189,20 @@ class OpenRuns:
             del self._had[gone]
             self._rows.pop(gone, None)
 
-    def restart(self) -> OpenRun:
+    def restart(self, now: Instant) -> OpenRun:
         """Move to a run of which nobody knows the epoch; return it. It has its number from its first trigger on."""
-        self.move_to(OpenRun.of(self._group, self._window, run=0, epoch=0))
+        self.move_to(OpenRun.of(self._group, self._window, run=0, epoch=0), now)
         return self.current
 
-    def move_to(self, run: OpenRun) -> None:
+    def move_to(self, run: OpenRun, now: Instant) -> None:
         """Make a run the current one; of the one before that is forgotten nothing may be open."""
+        self._since_ns = now.monotonic_ns
+        self._make_current(run)
+
+    def _make_current(self, run: OpenRun) -> None:
         self._forget_before()
         self._brief = self._brief + 1 if self.current.progress.closed == 1 else 0
-        self.before, self.current = self.current, run
+        self.before, self.current = self.current if self.current.run else self.before, run
 
     def join(self, run: OpenRun) -> None:
         """See that a run has a number: its first trigger is there."""
@@ -207,11 +216,10 @@ class OpenRuns:
     def leads(self, run: OpenRun) -> bool:
         """Return whether most instruments of both were heard in this run later than in the current one.
 
-        The run before does not lead while the current one, which was announced, has not begun.
+        They were so in triggers that opened since that is the current one: it may have been announced.
         """
-        if run is self.current or (run is self.before and self.is_announced):
-            return False
-        return are_most(run.progress.heard_after(self.current.progress), self.active())
+        heard = run.progress.heard_after(self.current.progress, self._since_ns)
+        return run is not self.current and are_most(heard, self.active())
 
 
 def _may_be(run: OpenRun | None, number: int) -> bool:

@@ -185,9 +185,9 @@ class Progress:
         """Return which instruments took part in this run lately: bool, (instruments,); all before its first trigger."""
         return np.ones(len(self._trigger), bool) if self._newest == NEVER else self._are_active()
 
-    def heard_after(self, other: "Progress") -> Array:
-        """Which instruments were heard here later than there: bool, shape (instruments,)."""
-        return np.asarray(self._heard_ns > other._heard_ns)
+    def heard_after(self, other: "Progress", since_ns: int) -> Array:
+        """Return which instruments were heard here after a monotonic time, and later than there: bool, shape (n,)."""
+        return np.asarray(self._heard_ns > np.maximum(other._heard_ns, since_ns))
 
     def heard_since(self, monotonic_ns: int) -> Array:
         """Which instruments have a reading in a closed trigger that was opened since: bool, shape (instruments,)."""

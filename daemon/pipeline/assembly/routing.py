@@ -11,7 +11,7 @@ from daemon.pipeline.assembly.open_runs import OpenRuns
 from daemon.pipeline.assembly.origin import Origin
 from daemon.pipeline.assembly.progress import NEVER, ONE_MOMENT_NS
 from daemon.pipeline.assembly.screen import Screen
-from daemon.pipeline.assembly.strays import Move, Stray, Strays
+from daemon.pipeline.assembly.strays import Move, Stray, Strays, Verdict
 from daemon.pipeline.assembly.triggers import Triggers
 from schemas.batch import ClosedBlock
 from schemas.readings import Array, InstrumentGroup
@@ -53,7 +53,7 @@ class Routing:
         if not epoch:
             if self._runs.current.has_begun:
                 self._close_before(now, out)
-                self._runs.restart()
+                self._runs.restart(now)
             return None
         run = self._run_of(epoch, self._every_instrument, now, out)
         if run is not None:
@@ -86,10 +86,9 @@ class Routing:
             self._are_others_held |= bool(held.any())
 
     def _leave(self, epoch: int, block: Array, origin: Origin, now: Instant) -> None:
-        """Leave readings of an epoch that is not open to the database, or set them aside where it never began."""
-        number = self._runs.number_of(epoch)
-        if number:
-            self._triggers.leave(block, origin, number, now)
+        """Leave readings of an epoch that is over to the database; those of one that may not begin are dead letters."""
+        if self._runs.is_over(epoch):
+            self._triggers.leave(block, origin, self._runs.number_of(epoch), now)
         else:
             self._triggers.set_aside(block, origin, 0, AsideReason.EPOCH)
 
@@ -136,7 +135,7 @@ class Routing:
             self._triggers.close(self._triggers.pool.of_run(leaving.run), now, out)
             self._triggers.tell_counts(now, out, every=True)
             self._runs.leave(leaving)
-        return self._runs.begin(epoch, number)
+        return self._runs.begin(epoch, number, senders)
 
     def _receive_unknown(self, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
         before = self._runs.before
@@ -187,10 +186,12 @@ class Routing:
             return
         strays = run.strays if block["epoch"][0] else self.strays
         held = strays.hold(block, origin, now.monotonic_ns)
-        # Before the first trigger there is nothing to protect: better to begin early than to set aside for want of
-        # room. A restart that was announced needs no votes.
-        expired = not run.has_begun and (not held.all() or (run is self._runs.current and self._runs.is_announced))
-        at = self._follow(run, strays, now, out, expired=expired)
+        if held.any() and run is self._runs.current and self._runs.is_announced:
+            at: OpenRun | None = self._go(run, strays.begin(), strays, now, out)  # needs no votes
+        else:
+            # Before the first trigger there is nothing to protect: better to begin early than to set aside for want of
+            # room.
+            at = self._follow(run, strays, now, out, expired=not run.has_begun and not held.all())
         if not held.all():
             self._triggers.accept_near(at or run, block[~held], origin[~held], now, out)
         self._wait_as_strays()
@@ -231,17 +232,19 @@ class Routing:
             utc_ns=now.utc_ns,
             expired=expired,
         )
-        if verdict is None:
-            return None
+        return None if verdict is None else self._go(run, verdict, strays, now, out)
+
+    def _go(self, run: OpenRun, verdict: Verdict, strays: Strays, now: Instant, out: list[ClosedBlock]) -> OpenRun:
+        """Go where a verdict leads with what was held; return the run that it leads to."""
         released = strays.release(now.monotonic_ns)
         if verdict.move is Move.RESTART:
             released = self._keep_behind(run, verdict.started_ns, released, now, out)
             self._triggers.close(self._triggers.pool.of_run(run.run), now, out)
             self._triggers.tell_counts(now, out, every=True)
             self._close_before(now, out)
-            run = self._runs.restart()
+            run = self._runs.restart(now)
         self._runs.join(run)
-        if verdict.move in (Move.BEGIN, Move.RESTART) and strays is self.strays:
+        if verdict.move is Move.RESTART:
             run.started_ns = verdict.started_ns
         move = run.progress.move_back if verdict.move is Move.BACK else run.progress.move
         move(verdict.front, verdict.started_ns)
@@ -283,7 +286,7 @@ class Routing:
         """Let this be the run that readings without an epoch are of."""
         if run is not self._runs.current:
             self._close_before(now, out)
-            self._runs.move_to(run)
+            self._runs.move_to(run, now)
 
     def _close_before(self, now: Instant, out: list[ClosedBlock]) -> None:
         """Close what is open of the run before, of which nobody knows the epoch: it is forgotten now."""

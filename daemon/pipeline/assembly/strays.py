@@ -94,6 +94,10 @@ class Strays:
         """Numbers of the instruments of which something is held."""
         return np.flatnonzero(self._held)
 
+    def begin(self) -> Verdict:
+        """Return that a run begins with what was held last, whatever was before."""
+        return _verdict(Move.BEGIN, self._blocks[-1][0])
+
     def judge(
         self,
         progress: Progress,
@@ -124,7 +128,7 @@ class Strays:
             # Of a known epoch nothing falls back: what is behind its front is older.
             (Move.RESTART, held[progress.fell_back(held, utc_ns) & (held["trigger"] <= front) & (held["epoch"] == 0)]),
             (Move.JUMP, held[progress.is_ahead(held["trigger"])]),
-            (Move.BACK, held[progress.is_older(held["trigger"]) & (held["epoch"] != 0) & (not progress.is_of_most)]),
+            (Move.BACK, held[progress.is_older(held["trigger"]) & (not progress.is_of_most)]),
         ):
             if len(part) and are_most(part["instrument"], active):
                 return _verdict(move, part)

@@ -58,6 +58,9 @@ class Triggers(Outcomes):
         """Leave readings of a run to the database, whose triggers nobody here remembers; run: 0 where it is unknown."""
         if not len(block):
             return
+        found = self._runs.of_number(run) if run else None
+        if found is not None:
+            found.was_left = True
         if run and block["epoch"][0]:
             self._note_placed(run, _distinct(block["trigger"]))
         compared = self._are_compared(block, origin, now) & (run > 0)

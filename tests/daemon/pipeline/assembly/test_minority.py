@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 
 import numpy as np
 import pytest
@@ -34,12 +33,14 @@ Reading = tuple[int, int, int, int, int]
 class Step:
     """One trigger of the honest instruments, and what the hostile ones send before it.
 
-    restarts: whether the timing system starts again first. lacks: bits of the honest instruments that are silent.
+    restarts: whether the timing system starts again first. is_announced: whether that is announced. lacks: bits of the
+    honest instruments that are silent.
     is_split: whether each instrument's reading comes by itself. is_due: whether triggers that are due close behind it.
     is_mixed: whether the hostile readings are in the same block.
     """
 
     restarts: bool
+    is_announced: bool
     lacks: int
     is_split: bool
     is_due: bool
@@ -56,6 +57,7 @@ HOSTILE_READING = st.tuples(st.sampled_from(range(len(HOSTILE))), ANY_EPOCH, ANY
 STEP = st.builds(
     Step,
     restarts=st.sampled_from([False] * 9 + [True]),
+    is_announced=st.booleans(),
     lacks=st.sampled_from([0] * 6 + [1, 2, 5]),
     is_split=st.booleans(),
     is_due=st.booleans(),
@@ -132,19 +134,14 @@ def outcome(steps: Sequence[Step], *, has_epochs: bool, has_session: bool, is_ho
         ms += PERIOD_MS + step.pause_ms
         if step.restarts:
             epoch, trigger = epoch + 1, 0
+            if step.is_announced and has_epochs:
+                settle(assembly.announce(epoch if step.is_split else 0, at(ms))[1])
         trigger += 1
         bad = [block_of([hostile_row(each, epoch, trigger, ms)]) for each in step.hostile if is_hostile]
-        silent = {HONEST[k] for k in range(len(HONEST)) if step.lacks >> k & 1}
-        rows = [(epoch if has_epochs else 0, trigger, i, T0 + ms * MS, 1) for i in HONEST if i not in silent]
-        good = [block_of([row]) for row in rows] if step.is_split else [block_of(rows)]
-        if step.is_mixed and bad:
-            of_each = zip_longest([(part, honest) for part in good], [(part, hostile) for part in bad])
-            receive([part for pair in of_each for part in pair if part is not None], at(ms))
-        else:
-            for part in bad:
-                receive([(part, hostile)], at(ms))
-            for part in good:
-                receive([(part, honest)], at(ms))
+        good = honest_blocks(step, epoch if has_epochs else 0, trigger, ms)
+        parts = [(part, hostile) for part in bad] + [(part, honest) for part in good]
+        for each in [parts[::-1]] if step.is_mixed else [[part] for part in parts]:
+            receive(each, at(ms))
         if step.is_due:
             settle(assembly.close_due(at(ms + 1)))
     settle(assembly.close_due(at(ms + TIMEOUT_MS + 1)))
@@ -155,6 +152,12 @@ def outcome(steps: Sequence[Step], *, has_epochs: bool, has_session: bool, is_ho
 
 def at(ms: int) -> Instant:
     return Instant(T0 + ms * MS, S + ms * MS)
+
+
+def honest_blocks(step: Step, epoch: int, trigger: int, ms: int) -> list[Array]:
+    sending = [instrument for k, instrument in enumerate(HONEST) if not step.lacks >> k & 1]
+    rows = [(epoch, trigger, instrument, T0 + ms * MS, 1) for instrument in sending]
+    return [block_of([row]) for row in rows] if step.is_split else [block_of(rows)]
 
 
 def hostile_row(reading: Reading, epoch: int, trigger: int, ms: int) -> tuple[int, int, int, int, int]:
