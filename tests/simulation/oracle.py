@@ -204,11 +204,13 @@ class Oracle:
             twice = [r for r in crate.sent if stored[r.mark] > 1]
             if not self.settings.epochs:
                 twice = [r for r in twice if has_session and self._is_run_known and not self._came_again_at_once(r)]
-            twice = self._distinct(twice) if self.has_odd else twice
+            # Of an odd reading without an epoch nothing tells the run where others have one.
+            twice = [r for r in self._distinct(twice) if r.odd_epoch != 0] if self.has_odd else twice
             if twice:
                 self.find("stored twice", f"{len(twice)} of crate {crate.number}: {_named(twice)}")
             aside = [r for r in crate.sent if stored[r.mark] and self._is_dead_where_stored(r.mark, dead_of)]
-            aside = self._distinct(aside) if self.has_odd else aside
+            # Without a time of its own, what is sent again differs from itself.
+            aside = [r for r in self._distinct(aside) if r.is_timed] if self.has_odd else aside
             if aside and has_session and self.settings.epochs:
                 self.find("stored and a dead letter", f"{len(aside)} of crate {crate.number}: {_named(aside)}")
 
