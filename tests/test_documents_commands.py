@@ -78,11 +78,12 @@ VERBATIM = (
     "alarms --config beam.toml",
     "events beam.toml --last 12h --severity warning",
     "announce-run beam.toml --epoch 41",
+    "announce-run beam.toml",
     "dead-letters list beam.toml",
     "dead-letters retry FILE",
     "dead-letters discard beam.toml --yes",
-    "psql beam.toml -c ANALYZE",
-    "psql --program pg_dump beam.toml --format=custom --schema=triggerlog --file=beam.dump",
+    "psql --program pg_dump beam.toml --format=custom --file=beam.dump --schema='triggerlog*'",
+    "backup beam.toml beam.backup",
     "reconcile beam.toml",
 )
 """Commands of triggerlog that run one after the other in a folder with a daemon; each has to succeed."""
@@ -201,6 +202,7 @@ RUN_BY = {
     r"triggerlog (alarms|events) .*": (f"{CLI}/test_alarms_command.py", '"acknowledge"'),
     r"triggerlog dead-letters .*": (f"{CLI}/dead_letters/test_command.py", '"export"'),
     r"triggerlog psql .*": (f"{CLI}/test_psql_command.py", "pg_dump"),
+    r"triggerlog restore .*": ("tests/end_to_end/test_backup.py", '"restore"'),
     r"triggerlog reconcile .*": (f"{CLI}/reconcile/test_command.py", "--removed"),
     r"triggerlog simulate .*": (f"{CLI}/simulate/test_simulate.py", "slip"),
     r"triggerlog status --daemon .*": ("tests/daemon/api/test_access.py", "token"),
@@ -231,7 +233,7 @@ RUN_BY = {
 }
 """By a pattern of commands: the file, or a folder of files, that runs them, and a word of it. The first that fits."""
 
-NOT_OURS = r"(mariadb|mariadb-dump|mariadb-backup|mongodump|mongorestore|openssl|tar|mv|cp|chown) .*"
+NOT_OURS = r"(cat|mariadb|mariadb-dump|mariadb-backup|mongodump|mongorestore|openssl|tar|mv|cp|chown) .*"
 """Tools of others, shown with the names of a site."""
 
 

@@ -89,8 +89,8 @@ MUTANTS = (
     Mutant(
         name="do not sync the names of the journal's folders",
         file="daemon/pipeline/journal/journal.py",
-        text="        make_folder(self._disk, self._folder)\n",
-        to="        self._disk.make_folder(self._folder)\n",
+        text="        self._deferred.do(partial(make_folder, self._disk, self._folder))\n",
+        to="        self._deferred.do(partial(self._disk.make_folder, self._folder))\n",
         plan="folder-made-before-the-start-and-not-synced",
     ),
     Mutant(

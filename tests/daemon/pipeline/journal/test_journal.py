@@ -300,7 +300,7 @@ def test_another_group_than_the_one_written(tmp_path: Path) -> None:
         journal.append([block_of(1)])
     wider = group_of(size=6, dtypes=("float64", "int8"))
     with (
-        pytest.raises(JournalError, match=r"other instruments or channels .* old configuration"),
+        pytest.raises(JournalError, match=r"other instruments or channels .* run the daemon with those"),
         opened(tmp_path, group=wider),
     ):
         pass
