@@ -17,7 +17,7 @@ from daemon.web.errors import handle_errors, problem_answer
 from daemon.web.headers import SecurityHeaders
 from daemon.web.origin import is_own_page
 from dashboard import zone
-from dashboard.access.callback_requests import CallbackRequests
+from dashboard.access.callback_requests import CallbackRequests, Failures
 from dashboard.access.login import LoginGuard
 from dashboard.access.own_pages import OwnPages
 from dashboard.compression import LEAST_BYTES, CompressedFiles
@@ -234,6 +234,7 @@ def _mount_dash(api: FastAPI, tabs: Sequence[Tab], hub: Hub, questions: DaemonAp
         _fill(app, tab)
         if tab.callbacks is not None:
             tab.callbacks(app, hub, questions)
+    api.add_middleware(Failures)
     app.init_app(api)
     api.add_middleware(CallbackRequests, callbacks=app.callback_map)
     return POLICY.format(scripts=" ".join(f"'{digest}'" for digest in _digests(app)))

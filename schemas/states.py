@@ -82,6 +82,7 @@ class AlarmCause(StrEnum):
     VISITS = "visits"  # a run of visits failed or stands still
     SLOW_VISITS = "slow visits"
     CONDITIONS = "conditions"  # their server does not run, or its database is away
+    UNAVAILABLE = "unavailable"  # figures or tasks fail
 
 
 class Attention(StrEnum):

@@ -17,7 +17,7 @@ def alarms(status: Status, known: Known = frozenset()) -> list[Alarm]:
     """
     found = [
         alarm
-        for cause in (_store, _rejected, _unwritten, _held_back, _durability, _desynchronised)
+        for cause in (_store, _rejected, _unwritten, _held_back, _durability, _desynchronised, _unavailable)
         for alarm in cause(status)
     ]
     found += [alarm for limit in LIMITS for alarm in limit(status, known)]
@@ -166,7 +166,7 @@ def _durability(status: Status) -> Iterator[Alarm]:
 
 
 NAMED = 3
-"""Instruments out of step that the alarm names."""
+"""Instruments out of step, or figures that fail, that the alarm names."""
 
 
 MENDS = {
@@ -194,4 +194,22 @@ def _desynchronised(status: Status) -> Iterator[Alarm]:
         fix=" ".join(fixes),
         extent=count,
         groups=tuple(name for name, group in status.groups.items() if group.desynchronised_now),
+    )
+
+
+def _unavailable(status: Status) -> Iterator[Alarm]:
+    """A warning: readings are logged all the same, but what depends on these figures may be missing or old."""
+    failing = status.unavailable
+    if not failing:
+        return
+    named = "; ".join(f"{name}: {why}" for name, why in list(failing.items())[:NAMED])
+    more = f"; and {len(failing) - NAMED:,} more" if len(failing) > NAMED else ""
+    yield Alarm(
+        cause=Cause.UNAVAILABLE,
+        severity=Severity.WARNING,
+        text=f"Not available ({len(failing):,}): {named}{more}",
+        fix="Readings are logged all the same, and it is tried again by itself. Free what the error names (open files, "
+        "memory, disk); if it stays, report it with the daemon's log.",
+        extent=len(failing),
+        after_s=limits.AFTER_S,
     )

@@ -1,22 +1,40 @@
-"""Parquet tables from elsewhere: columns of single values, refused by what they become before they are decoded.
+"""Tables from elsewhere, in Parquet or JSON lines: decoded in a process of their own.
 
-A file says of itself how many rows it has and how large they are, and may say anything: a dictionary, a run length or
-a compressed page of a few bytes can stand for gigabytes. So the header of each page is read first.
+A damaged file can crash the library, and a few bytes can stand for gigabytes: that process has little memory, little
+time of the processor and a deadline, and whatever becomes of it is one error of this file.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+import logging
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
+import pyarrow.ipc
+import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
+from daemon.core.outcome import fix_of, reason_of
+from daemon.core.process.children import end_with, go_first
 from schemas.checking.problems import printable, suggestion
 
 MIB = 2**20
-FOOTER_BYTES = MIB
-"""Of the description of a file: one of ten columns and a hundred row groups is a tenth of that."""
-THRIFT_ITEMS = 10_000
-VALUE_BYTES = 8
+BASE_MIB, BASE_CPU_S = 128, 4
+"""What a process may use for a table of no size: memory beyond what its libraries take, and time of a core."""
+TIMES, MIB_A_SECOND = 4, 16
+"""And more by the size that a table may have: memory of so many times it, and a second for so many MiB of it."""
+DEADLINE_TIMES = 2
+"""By the clock it may take so many times its time of a core: others may want that, too."""
+REFUSED = 3
+"""Exit code of a process whose output says why the table is refused."""
+
+log = logging.getLogger(__name__)
 
 
 class TableRefused(Exception):
@@ -27,76 +45,161 @@ class TableRefused(Exception):
         self.field, self.problem, self.fix = field, problem, fix
 
 
+class TableNotDecoded(TableRefused):
+    """The file may be well: it was this machine that could not decode it now."""
+
+
 def read_columns(
     content: bytes, names: Sequence[str], *, most_rows: int, most_bytes: int, others_are_refused: bool = False
 ) -> pa.Table:
-    """Read columns of a table; those of the names that the file does not have are not in the result.
+    """Read columns of a Parquet file; those of the names that the file does not have are not in the result.
 
     Args:
         content: the file.
         names: of the columns; no other one is decoded.
         most_rows: rows that it may have.
-        most_bytes: bytes that its columns, and each page of them, may have when decoded.
+        most_bytes: bytes that its columns may have when decoded.
         others_are_refused: whether the table may have no other columns.
 
     Raises:
         TableRefused: it is larger than that, a column holds lists, structures or other things than values, or it is no
             Parquet that can be read.
     """
+    wanted = {"names": list(names), "most_rows": most_rows, "others_are_refused": others_are_refused}
+    return _decoded_elsewhere(content, most_bytes, wanted)
+
+
+def read_lines(content: bytes, schema: pa.Schema, *, most_bytes: int) -> pa.Table:
+    """Read JSON lines with fields of a schema and no others; each may be null, or left out.
+
+    Raises:
+        TableRefused: it is larger than that, or no JSON lines that can be read.
+    """
+    return _decoded_elsewhere(content, most_bytes, {"fields": {field.name: str(field.type) for field in schema}})
+
+
+def _decoded_elsewhere(content: bytes, most_bytes: int, wanted: dict[str, Any]) -> pa.Table:
+    cpu_s = BASE_CPU_S + most_bytes // (MIB_A_SECOND * MIB)
+    order = {"parent": os.getpid(), "cpu_s": cpu_s, "most_bytes": most_bytes, "wanted": wanted}
+    command = [sys.executable, "-m", "daemon.calibration.parquet", json.dumps(order)]
+    deadline_s = DEADLINE_TIMES * cpu_s
     try:
-        table = _read(content, names, most_rows, most_bytes, others_are_refused=others_are_refused)
-        table.validate(full=True)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        problem = printable(f"it is no Parquet that can be read ({str(error).splitlines()[0]})")
-        raise TableRefused("(file)", problem, "write it again") from None
+        done = subprocess.run(  # noqa: S603 - our own program and arguments
+            command, input=content, capture_output=True, timeout=deadline_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        problem = f"it is not decoded within {deadline_s} s"
+        raise TableNotDecoded("(file)", problem, "see what keeps this machine busy, or give a smaller one") from None
+    except OSError as error:
+        problem = f"no process can be started to decode it ({reason_of(error)})"
+        raise TableNotDecoded("(file)", problem, fix_of(error, "see what the machine has too little of")) from None
+    if done.returncode == REFUSED:
+        raise TableRefused(*json.loads(done.stdout))
+    if done.returncode:
+        raise _ended(done, cpu_s)
+    with pa.ipc.open_stream(done.stdout) as stream:
+        table = stream.read_all()
+    table.validate(full=True)
     return table
 
 
-def _read(
-    content: bytes, names: Sequence[str], most_rows: int, most_bytes: int, *, others_are_refused: bool
-) -> pa.Table:
-    footer = int.from_bytes(content[-8:-4], "little")
-    if footer > FOOTER_BYTES and content.endswith(b"PAR1"):
-        raise _too_large(f"its description has {footer:,} bytes", FOOTER_BYTES)
-    file = pq.ParquetFile(pa.BufferReader(content), thrift_container_size_limit=THRIFT_ITEMS)
+def _ended(done: "subprocess.CompletedProcess[bytes]", cpu_s: int) -> TableRefused:
+    """Return the reason why a process neither decoded nor refused a table."""
+    said = printable(done.stderr.decode(errors="replace").strip().rpartition("\n")[2])
+    if done.returncode > 0:
+        log.error("a table cannot be decoded: a defect of triggerlog\n%s", done.stderr.decode(errors="replace"))
+        return TableRefused("(file)", f"decoding it failed ({said})", "see the log, and report it")
+    name = signal.Signals(-done.returncode).name
+    if name == "SIGXCPU":
+        return TableRefused(
+            "(file)", f"it takes more than {cpu_s} s to decode", "give a smaller one, or write it again"
+        )
+    if name in ("SIGKILL", "SIGTERM"):
+        fix = "see whether the machine has too little memory (`dmesg`)"
+        return TableNotDecoded("(file)", f"decoding it was ended by {name}", fix)
+    problem = f"it is damaged: decoding it was ended by {name}{f' ({said})' if said else ''}"
+    return TableRefused("(file)", problem, "write it again")
+
+
+def _decode() -> None:
+    """Decode what comes on standard input, and write it as a stream of Arrow; in a process of its own."""
+    order = json.loads(sys.argv[1])
+    end_with(order["parent"])
+    go_first()
+    most_bytes = order["most_bytes"]
+    memory = BASE_MIB * MIB + TIMES * most_bytes
+    # No memory pool that keeps addresses for later: they count.
+    pa.set_memory_pool(pa.system_memory_pool())
+    in_use = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_CPU, order["cpu_s"])
+    _limit(resource.RLIMIT_AS, in_use + memory)
+    try:
+        table = _table(sys.stdin.buffer.read(), most_bytes=most_bytes, **order["wanted"])
+        with pa.ipc.new_stream(sys.stdout.buffer, table.schema) as stream:
+            stream.write_table(table)
+    except MemoryError:
+        wrong = TableRefused(
+            "(file)", f"it takes more than {memory // MIB} MiB to decode", f"give at most {most_bytes:,} bytes"
+        )
+    except TableRefused as error:
+        wrong = error
+    else:
+        return
+    sys.stdout.write(json.dumps([wrong.field, wrong.problem, wrong.fix]))
+    sys.exit(REFUSED)
+
+
+def _limit(which: int, most: int) -> None:
+    """Limit what the process may use; at a limit of the processor's time SIGXCPU comes before SIGKILL."""
+    _, hard = resource.getrlimit(which)
+    soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(which, (soft, hard))
+
+
+def _table(content: bytes, *, most_bytes: int, fields: dict[str, str] | None = None, **wanted: Any) -> pa.Table:
+    kind, fix = "Parquet", "write it again"
+    if fields is not None:
+        kind, fix = "JSON lines", "write it as docs/conditions-command.md shows"
+    try:
+        table = _columns(content, **wanted) if fields is None else _lines(content, fields)
+        table.validate(full=True)
+    except MemoryError:  # an ArrowException may be one
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        problem = printable(f"it is no {kind} that can be read ({str(error).splitlines()[0]})")
+        raise TableRefused("(file)", problem, fix) from None
+    if table.nbytes > most_bytes:
+        raise TableRefused("(file)", f"it has {table.nbytes:,} bytes when decoded", f"give at most {most_bytes:,}")
+    return table
+
+
+def _columns(content: bytes, *, names: list[str], most_rows: int, others_are_refused: bool) -> pa.Table:
+    file = pq.ParquetFile(pa.BufferReader(content), pre_buffer=False)
+    # The whole and its parts may differ in a damaged file.
     about = file.metadata
-    groups = [about.row_group(number) for number in range(about.num_row_groups)]
-    rows = max(about.num_rows, sum(group.num_rows for group in groups))
+    rows = max(about.num_rows, sum(about.row_group(number).num_rows for number in range(about.num_row_groups)))
     if rows > most_rows:
         raise TableRefused("(file)", f"it has {rows:,} rows", f"give at most {most_rows:,}")
-    wanted = [field for field in file.schema_arrow if field.name in set(names)]
     for name in file.schema_arrow.names if others_are_refused else ():
         if name not in names:
             raise TableRefused(name, "unknown column", suggestion(name, names))
+    wanted = [field for field in file.schema_arrow if field.name in names]
     for field in wanted:
         if not _is_of_values(field.type):
             raise TableRefused(field.name, f"it holds {field.type}", "give a single value in each row")
-    chosen = {field.name for field in wanted}
-    chunks = [
-        group.column(place)
-        for group in groups
-        for place in range(group.num_columns)
-        if group.column(place).path_in_schema in chosen
-    ]
-    decoded = len(wanted) * rows * VALUE_BYTES + sum(_decoded_bytes(content, chunk) for chunk in chunks)
-    if decoded > most_bytes:
-        raise _too_large(f"its columns have {decoded:,} bytes when decoded", most_bytes)
-    # Texts stay in their dictionary until it is clear how much they are.
-    texts = [field.name for field in wanted if not pa.types.is_primitive(field.type)]
-    file = pq.ParquetFile(
-        pa.BufferReader(content), read_dictionary=texts, thrift_container_size_limit=THRIFT_ITEMS, pre_buffer=False
-    )
     table = file.read(columns=[field.name for field in wanted], use_threads=False)
-    nbytes = sum(_text_bytes(chunk) for name in texts for chunk in table[name].chunks)
-    if nbytes > most_bytes:
-        raise _too_large(f"its texts have {nbytes:,} bytes when decoded", most_bytes)
-    for name in texts:
-        table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.string()))
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(place, field.name, table[place].cast(field.type.value_type))
     return table
 
 
-def _too_large(problem: str, most: int) -> TableRefused:
-    return TableRefused("(file)", problem, f"give at most {most:,}")
+def _lines(content: bytes, fields: dict[str, str]) -> pa.Table:
+    schema = pa.schema([pa.field(name, pa.type_for_alias(kind)) for name, kind in fields.items()])
+    options = pajson.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+    reading = pajson.ReadOptions(use_threads=False)
+    return pajson.read_json(pa.BufferReader(content), read_options=reading, parse_options=options)
 
 
 def _is_of_values(kind: pa.DataType) -> bool:
@@ -105,84 +208,5 @@ def _is_of_values(kind: pa.DataType) -> bool:
     return any(is_one(kind) for is_one in (pa.types.is_primitive, pa.types.is_string, pa.types.is_large_string))
 
 
-def _text_bytes(texts: pa.DictionaryArray) -> int:
-    lengths = pc.binary_length(texts.dictionary.cast(pa.large_binary()))
-    return int(pc.sum(pc.cast(lengths.take(texts.indices), pa.int64())).as_py() or 0)
-
-
-def _decoded_bytes(content: bytes, chunk: pq.ColumnChunkMetaData) -> int:
-    """Return the bytes that the pages of a column have when they are decompressed, as their headers say."""
-    start = min(filter(None, (chunk.dictionary_page_offset, chunk.data_page_offset)), default=0)
-    end = min(start + chunk.total_compressed_size, len(content))
-    total = 0
-    while start < end:
-        try:
-            header = Compact(content, start)
-            sizes = {number: value for number, value in header.struct(depth=0) if number in (2, 3)}
-            decoded, compressed = sizes[2], sizes[3]
-        except (IndexError, KeyError) as error:
-            raise pa.ArrowInvalid(f"the header of a page at byte {start} is damaged") from error
-        if decoded < 0 or compressed < 0:
-            raise pa.ArrowInvalid(f"the header of a page at byte {start} is damaged")
-        total += decoded
-        start = header.at + compressed
-    return total
-
-
-class Compact:
-    """Reads the integers of a structure in Thrift's compact protocol, and skips all else.
-
-    https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
-    """
-
-    DEEPEST = 8
-
-    def __init__(self, content: bytes, at: int) -> None:
-        self._content = content
-        self.at = at
-
-    def struct(self, depth: int) -> Iterator[tuple[int, int]]:
-        """Read to the end of a structure, and yield its integers by the numbers of their fields."""
-        if depth > self.DEEPEST:
-            raise IndexError(depth)
-        number = 0
-        while (head := self._byte()) != 0:
-            number = number + (head >> 4) if head >> 4 else self._integer()
-            value = self._value(head & 15, depth)
-            if value is not None:
-                yield number, value
-
-    def _value(self, kind: int, depth: int) -> int | None:
-        match kind:
-            case 1 | 2:  # a field that is true or false has no value
-                pass
-            case 3:
-                self.at += 1
-            case 4 | 5 | 6:
-                return self._integer()
-            case 7:
-                self.at += 8
-            case 8:
-                length = self._unsigned()
-                self.at += length
-            case 12:
-                for _ in self.struct(depth + 1):
-                    pass
-            case _:  # lists, sets and maps are in no header of a page
-                raise IndexError(kind)
-        return None
-
-    def _byte(self) -> int:
-        self.at += 1
-        return self._content[self.at - 1]
-
-    def _unsigned(self) -> int:
-        value = shift = 0
-        while (byte := self._byte()) & 128:
-            value |= (byte & 127) << shift
-            shift += 7
-        return value | byte << shift
-
-    def _integer(self) -> int:
-        value = self._unsigned()
-        return (value >> 1) ^ -(value & 1)
+if __name__ == "__main__":
+    _decode()

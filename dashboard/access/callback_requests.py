@@ -1,20 +1,36 @@
 """Requests that have Dash call back: one that no page of ours sends is refused, with what is wrong in it.
 
-Dash takes each of them as its own browser code writes it, and fails with a defect of the page where it is not so.
+Dash takes each of them as its own browser code writes it, and fails with a defect of the page where it is not so. So do
+callbacks with the values in it.
 """
 
 import json
+import logging
+import traceback
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from dash import ALL, ALLSMALLER, Output
+from dash.exceptions import PreventUpdate
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from daemon.web.denial import Denial, header
+from daemon.web.errors import defect, problem_answer
+from schemas.api.problem import Problem
+from schemas.checking.problems import printable
 
 PATH = "/_dash-update-component"
 MANY = (["ALL"], ["ALLSMALLER"])
 """Values of an id, as Dash writes them, that any number of elements fit."""
 FIX = "send what the page itself sends, or ask the daemon's API"
+OF_VALUES = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
+"""Errors of a callback that gets other values than the page sends; any other one is a defect."""
+OWN = Path(__file__).parents[1]
+LONGEST = 200
+"""Characters of an error in the log."""
+
+log = logging.getLogger(__name__)
 
 
 class CallbackRequests:
@@ -58,6 +74,7 @@ class CallbackRequests:
     def _problems(self, body: bytes) -> Iterator[str]:
         try:
             call = json.loads(body)
+            json.dumps(call, ensure_ascii=False).encode()  # halves of characters can be in no answer
         except (ValueError, RecursionError):
             yield "it is not valid JSON"
             return
@@ -71,12 +88,45 @@ class CallbackRequests:
             return
         yield from _differences("inputs", call.get("inputs", []), callback["inputs"])
         yield from _differences("state", call.get("state", []), callback["state"])
-        outputs, wanted = call.get("outputs", []), callback["output"]
-        if not callback["no_output"] and not _are_outputs(outputs, len(wanted) if isinstance(wanted, list) else None):
+        if not callback["no_output"] and not _are_outputs(call.get("outputs"), callback["output"]):
             yield "outputs: they are not those of the callback"
         changed = call.get("changedPropIds", [])
         if not (isinstance(changed, list) and all(isinstance(each, str) for each in changed)):
             yield "changedPropIds: it is no list of names"
+
+
+class Failures:
+    """Answers requests that fail, and logs why: Dash, which is around this, answers 500 and says nothing."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on all requests."""
+        try:
+            await self._app(scope, receive, send)
+        except PreventUpdate:
+            raise
+        except Exception as error:
+            if scope["type"] != "http":
+                raise
+            if scope["path"] == PATH and isinstance(error, OF_VALUES):
+                _note(error)
+                detail = f"a callback cannot take the values of this call ({type(error).__name__})"
+                answer = problem_answer(400, Problem(detail=detail, fix=FIX))
+            else:
+                log.exception("a request failed: a defect of triggerlog")
+                answer = problem_answer(500, defect(error))
+            await answer(scope, receive, send)
+
+
+def _note(error: Exception) -> None:
+    """Log where a callback failed: it may be a defect all the same. Lines are limited by the place."""
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = next((each for each in reversed(frames) if Path(each.filename).is_relative_to(OWN)), frames[-1])
+    place = f"{Path(frame.filename).relative_to(OWN.parent)}, line {frame.lineno} in {frame.name}"
+    said = printable(" ".join(str(error).split())[:LONGEST])
+    log.error(f"a callback cannot take the values of a call: {place}: %s: %s", type(error).__name__, said)
 
 
 def _differences(field: str, given: Any, declared: list[Mapping[str, str]]) -> Iterator[str]:
@@ -105,15 +155,18 @@ def _fits(given: Any, pattern: str | dict[str, Any], name: str) -> bool:
     )
 
 
-def _are_outputs(given: Any, count: int | None) -> bool:
-    """Tell whether outputs are one property, or a list of as many, each of which may be a list of elements."""
-    if count is None:
-        return _is_property(given)
-    return (
-        isinstance(given, list)
-        and len(given) == count
-        and all(_is_property(each) or (isinstance(each, list) and all(map(_is_property, each))) for each in given)
-    )
+def _are_outputs(given: Any, declared: Output | list[Output]) -> bool:
+    """Tell whether outputs are as declared: a property, or a list of those of any number of elements, for each."""
+    if not isinstance(declared, list):
+        given, declared = [given], [declared]
+    if not isinstance(given, list) or len(given) != len(declared):
+        return False
+    for each, wanted in zip(given, declared, strict=True):
+        id_ = wanted.component_id
+        of_many = isinstance(id_, dict) and any(value in (ALL, ALLSMALLER) for value in id_.values())
+        if not (isinstance(each, list) and all(map(_is_property, each)) if of_many else _is_property(each)):
+            return False
+    return True
 
 
 def _is_property(given: Any) -> bool:

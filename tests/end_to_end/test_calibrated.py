@@ -31,7 +31,7 @@ from tests.daemon.tools.export.test_export_calibrated import (
     stored,
     tagged,
 )
-from tests.support.calibrations import payload_of, written
+from tests.support.calibrations import crashing_parquet, payload_of, written
 from tests.support.problems import line_of
 from tests.support.processes import Running, running, until
 
@@ -119,6 +119,7 @@ async def add_tags(dsn: str, schema: str, checksum: str, size: int) -> None:
         ("gone", "bpm/none.json", checksum[::-1], size),
         ("outside", "../beam.toml", "", None),
         ("unchecked", "bpm/unchecked.json", "", None),
+        ("damaged", "bpm/damaged.parquet", "", None),
     ):
         await store.add_tag(tag, TagStatus.UNLOCKED)
         name = (await store.attach_list(tag, (await store.add_list("bpm")).name)).name
@@ -268,6 +269,16 @@ def test_a_payload_without_a_checksum_is_what_its_file_is_at_each_question(logge
         assert found.calibration is not None
         (used,) = found.calibration.payloads
         assert (used.checksum, used.is_verified, used.end) == (checksum, False, None)
+
+
+def test_a_payload_that_crashes_its_library_is_one_error_and_the_daemon_goes_on(logger: Logger) -> None:
+    (logger.file.parent / "payloads" / "bpm" / "damaged.parquet").write_bytes(crashing_parquet())
+    for _ in range(3):
+        answer = logger.ask("bpm/triggers/14", run=1, calibrated=1, tag="damaged")
+        assert answer.status_code == 409
+        says = "(file): not calibrated: payload 'bpm/damaged.parquet': it is no Parquet that can be read ("
+        assert line_of(answer).startswith(says)
+    same(xy_of(logger.trigger(1, 14)), slow(logger.readings_of(1, 14), TAGS["spring"], logger.payloads, by_time=False))
 
 
 def test_the_tag_changes_while_the_daemon_runs(logger: Logger) -> None:

@@ -21,7 +21,7 @@ INSTRUMENTS, HONEST = 6, 4
 """Instruments of the group, and those of the honest sender, the first; the others are anybody's."""
 TIMEOUT_S = 0.5
 """The time-out of a trigger."""
-STEP_S = 0.02
+STEP_S = 0.1
 HELD = 30
 """A step comes after this time in the mean; so many sockets are kept open."""
 

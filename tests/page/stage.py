@@ -60,6 +60,7 @@ class Process:
         self._health = health
         self._running: subprocess.Popen[bytes] | None = None
         self.trusting: ssl.SSLContext | None = None
+        self.log: Path | None = None
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
 
@@ -71,9 +72,14 @@ class Process:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         command = [part.replace("{port}", str(self.port)) for part in self._command]
-        self._running = subprocess.Popen(
-            [sys.executable, *command], cwd=ROOT, stdout=subprocess.DEVNULL, env=self._environment
-        )
+        with (self.log or Path(os.devnull)).open("ab") as said:
+            self._running = subprocess.Popen(
+                [sys.executable, *command],
+                cwd=ROOT,
+                stdout=subprocess.DEVNULL,
+                stderr=None if self.log is None else said,
+                env=self._environment,
+            )
         until(lambda: answers(self.url + self._health, self.trusting), f"{command} answers")
 
     def signal(self, number: signal.Signals) -> None:

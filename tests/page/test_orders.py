@@ -159,6 +159,7 @@ CALL: dict[str, Any] = {
         (CALL | {"inputs": [{"id": [], "property": 3}]}, "inputs[0]: it is not open-storage.data"),
         (CALL | {"state": [1]}, "state: there are not 0 of them"),
         (CALL | {"outputs": [7]}, "outputs: they are not those of the callback"),
+        (CALL | {"outputs": [CALL["outputs"]]}, "outputs: they are not those of the callback"),
         (CALL | {"outputs": None}, "outputs: they are not those of the callback"),
         (CALL | {"changedPropIds": 3}, "changedPropIds: it is no list of names"),
         (CALL | {"changedPropIds": [{}]}, "changedPropIds: it is no list of names"),

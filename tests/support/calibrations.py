@@ -1,9 +1,14 @@
 """Positions computed one by one, and payloads of calibrations."""
 
 import hashlib
+import io
 import json
 import math
+import random
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +77,43 @@ def written(folder: Path, url: str, rows: list[dict[str, Any]]) -> str:
     else:
         path.write_text(json.dumps({"kind": "bpm", "instruments": rows}))
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+CRASHES = """
+import resource, sys
+import pyarrow as pa, pyarrow.parquet as pq
+from tests.support.calibrations import damaged
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+for seed in range(int(sys.argv[1])):
+    print(seed, flush=True)
+    try:
+        about = pq.ParquetFile(pa.BufferReader(damaged(seed))).metadata
+        [about.row_group(0).column(place) for place in range(about.num_columns)]
+    except (pa.ArrowException, OSError, UnicodeDecodeError, IndexError):
+        pass
+"""
+SEEDS = 50_000
+
+
+def damaged(seed: int) -> bytes:
+    """A payload in Parquet with a wrong byte."""
+    content, rng = bytearray(_whole()), random.Random(seed)
+    content[rng.randrange(len(content))] = rng.randrange(256)
+    return bytes(content)
+
+
+@cache
+def _whole() -> bytes:
+    names = ["bpm_00", "bpm_01", "bpm_02"]
+    columns = {"instrument": names, **{f"gain_{button}": [1.0, 1.5, 2.0] for button in BUTTONS}}
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns), file)
+    return file.getvalue()
+
+
+@cache
+def crashing_parquet() -> bytes:
+    """A damaged payload that ends a process which lets pyarrow say what is in it."""
+    read = subprocess.run([sys.executable, "-c", CRASHES, str(SEEDS)], capture_output=True, text=True, check=False)
+    assert read.returncode < 0, f"none of {SEEDS} damaged files ends a process: look for another damage"
+    return damaged(int(read.stdout.split()[-1]))

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
-from daemon.calibration.parquet import TableRefused, read_columns
+from daemon.calibration.parquet import TableRefused, read_columns, read_lines
 from daemon.core.outcome import CommandFailed, fix_of, read_at_most, reason_of
 from schemas.checking.problems import listed, printable
 from schemas.conditions.intervals import END, KEY_DTYPE, LARGEST, Intervals
@@ -97,19 +96,12 @@ def _table(path: Path) -> pa.Table:
         if path.suffix.lower() == ".parquet":
             return read_columns(content, SCHEMA.names, most_rows=MOST_ROWS, most_bytes=MOST_BYTES)
         # What may be null is seen to below, with the row.
-        fields = pa.schema([field.with_nullable(True) for field in SCHEMA])
-        options = pajson.ParseOptions(explicit_schema=fields, unexpected_field_behavior="error")
-        return pajson.read_json(pa.BufferReader(content), parse_options=options)
+        return read_lines(content, SCHEMA, most_bytes=MOST_BYTES)
     except OSError as error:
         fix = fix_of(error, "name a file that is there")
         raise CommandFailed(f"FILE: {path} cannot be read ({reason_of(error)}); {fix}") from None
     except TableRefused as refused:
         raise _wrong(path, refused.field, refused.problem, refused.fix) from None
-    except pa.ArrowException as error:
-        line = printable(str(error).splitlines()[0])
-        raise CommandFailed(
-            f"{path}: it cannot be read ({line}); write it as docs/conditions-command.md shows"
-        ) from None
 
 
 def _columns(table: pa.Table, path: Path) -> dict[str, pa.Array]:

@@ -39,6 +39,17 @@ def test_what_the_database_rejected_is_no_alarm_once_it_was_retried_or_discarded
     assert told(14, discarded=12) == ["2 readings are in neither the database nor the dead letters"]
 
 
+def test_figures_that_fail_are_one_warning_that_names_them_and_why() -> None:
+    failing = {f"status of group {name}": "KeyError: 'run' (3 times)" for name in "abcde"}
+    (alarm,) = alarms(status().model_copy(update={"unavailable": failing}))
+    assert (alarm.key, alarm.severity, alarm.extent) == ("unavailable", Severity.WARNING, 5)
+    assert alarm.text.startswith("Not available (5): status of group a: KeyError: 'run' (3 times); status of group b: ")
+    assert alarm.text.endswith("; and 2 more")
+    assert "Readings are logged all the same" in alarm.fix
+    one = status().model_copy(update={"unavailable": {"processor": "too many open files (1 times)"}})
+    assert [each.text for each in alarms(one)] == ["Not available (1): processor: too many open files (1 times)"]
+
+
 GIB = 2**30
 
 

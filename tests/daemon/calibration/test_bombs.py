@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from daemon.calibration.parquet import TableRefused, read_columns
+from daemon.calibration import parquet
+from daemon.calibration.parquet import TableNotDecoded, TableRefused, read_columns
 from schemas.readings import MAX_INSTRUMENTS
+from tests.support.calibrations import crashing_parquet
 
 MOST_MIB = 700
 """Python with numpy, pyarrow and pydantic takes 150 MiB of it."""
@@ -39,12 +41,13 @@ try:
 except CommandFailed as error:
     print(str(error)[:300])
 status = Path("/proc/self/status").read_text()  # ru_maxrss has what the parent had
-print(int(status.partition("VmHWM:")[2].split()[0]) // 1024)
+used = int(status.partition("VmHWM:")[2].split()[0])
+print(max(used, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) // 1024)
 """
 
 
 def read(kind: str, path: Path) -> tuple[str, int]:
-    """Read a file in a process of its own; return what it said, and the MiB that it took at most."""
+    """Read a file in a process of its own; return what it said, and the MiB that it, or one below it, took at most."""
     said = subprocess.run(
         [sys.executable, "-c", READ, kind, str(path)],
         check=False,
@@ -97,8 +100,8 @@ def objects_with_keys(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "make", "says"),
     [
-        ("a.parquet", dictionary, "its texts have 6,000,000,000 bytes when decoded; give at most 33,554,432"),
-        ("a.parquet", page, "bytes when decoded; give at most 33,554,432"),
+        ("a.parquet", dictionary, "it takes more than 256 MiB to decode; give at most 33,554,432"),
+        ("a.parquet", page, "it takes more than 256 MiB to decode; give at most 33,554,432"),
         ("a.parquet", runs, "it has 50,000,000 rows; give at most 32,767"),
         ("a.parquet", nested, "it holds list<"),
         ("a.parquet", beside, "other: payload 'a.parquet': unknown column"),
@@ -120,8 +123,8 @@ def test_a_file_of_conditions_that_becomes_much_more_is_refused(tmp_path: Path) 
     columns = dict.fromkeys(names, texts) | {"major": numbers, "minor": numbers}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet", compression="zstd")
     said, mib = read("conditions", tmp_path / "a.parquet")
-    assert "its texts have 12,000,000,000 bytes when decoded; give at most 536,870,912" in said
-    assert mib < MOST_MIB
+    assert "it takes more than 2176 MiB to decode; give at most 536,870,912" in said
+    assert mib < MOST_MIB + 2048
 
 
 def test_what_fits_is_read_as_it_is_whatever_the_encoding(tmp_path: Path) -> None:
@@ -141,7 +144,7 @@ def test_what_fits_is_read_as_it_is_whatever_the_encoding(tmp_path: Path) -> Non
             content = (tmp_path / "a.parquet").read_bytes()
             read = read_columns(content, ["gain_top_in", "instrument"], most_rows=MAX_INSTRUMENTS, most_bytes=2**24)
             assert read.select(["instrument", "gain_top_in"]) == plain.select(["instrument", "gain_top_in"])
-    with pytest.raises(TableRefused, match=r"^\(file\): its columns have [0-9,]+ bytes when decoded; give at most 99"):
+    with pytest.raises(TableRefused, match=r"^\(file\): it has [0-9,]+ bytes when decoded; give at most 99"):
         read_columns(content, ["gain_top_in"], most_rows=MAX_INSTRUMENTS, most_bytes=99_999)
 
 
@@ -156,3 +159,41 @@ def test_an_array_that_promises_more_than_it_has_is_refused(tmp_path: Path) -> N
     said, mib = read("folder", tmp_path / "b.npy")
     assert "b.npy has other bytes than its shape and dtype say" in said
     assert mib < MOST_MIB
+
+
+def test_a_file_of_conditions_that_crashes_its_library_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(crashing_parquet())
+    said, _ = read("conditions", tmp_path / "a.parquet")
+    assert said.startswith(f"{tmp_path / 'a.parquet'}: type: there is no such column; give the columns")
+
+
+def test_a_process_that_crashes_or_takes_too_long_is_one_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    python = sys.executable
+
+    def refused(work: str) -> TableRefused:
+        program = tmp_path / "python"
+        program.write_text(f"#!{python}\nimport os, signal, sys, time\n{work}\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(parquet.sys, "executable", str(program))
+        with pytest.raises(TableRefused) as found:
+            read_columns(b"PAR1", ["a"], most_rows=1, most_bytes=1)
+        return found.value
+
+    found = refused("print('terminate called', file=sys.stderr, flush=True); os.abort()")
+    ended = "it is damaged: decoding it was ended by SIGABRT (terminate called)"
+    assert (type(found), str(found)) == (TableRefused, f"(file): {ended}; write it again")
+    found = refused("os.kill(os.getpid(), signal.SIGXCPU)")
+    assert str(found) == "(file): it takes more than 4 s to decode; give a smaller one, or write it again"
+    found = refused("sys.exit('no such thing')")
+    assert str(found) == "(file): decoding it failed (no such thing); see the log, and report it"
+    assert not isinstance(found, TableNotDecoded)
+    found = refused("os.kill(os.getpid(), signal.SIGKILL)")
+    assert isinstance(found, TableNotDecoded)
+    assert str(found).startswith("(file): decoding it was ended by SIGKILL; see whether")
+    monkeypatch.setattr(parquet, "DEADLINE_TIMES", 0.05)
+    found = refused("time.sleep(600)")
+    assert isinstance(found, TableNotDecoded)
+    assert str(found).startswith("(file): it is not decoded within 0.2 s; see what keeps this machine busy")
+    monkeypatch.setattr(parquet.sys, "executable", str(tmp_path / "none"))
+    with pytest.raises(TableNotDecoded, match=r"no process can be started to decode it \(no such file or directory\)"):
+        read_columns(b"PAR1", ["a"], most_rows=1, most_bytes=1)

@@ -108,7 +108,7 @@ def test_columns_of_another_type_are_refused(tmp_path: Path) -> None:
     lines = tmp_path / "x.jsonl"
     for text in ('{"type": "bpm", "majors": 1}', '{"type": 5}', "no JSON", '{"type": "bpm", "major": 1e30}', ""):
         lines.write_text(text)
-        with pytest.raises(CommandFailed, match="it cannot be read") as refused:
+        with pytest.raises(CommandFailed, match="it is no JSON lines that can be read") as refused:
             read_file(lines)
         assert "\n" not in str(refused.value)
 
