@@ -3,6 +3,7 @@
 import gzip
 import io
 import os
+import re
 import stat
 import sys
 import tarfile
@@ -18,6 +19,7 @@ from backends.mysql import backup_tools as mysql_tools
 from backends.postgresql.server import backup as postgresql
 from daemon.core.configuration import load_config
 from daemon.core.outcome import CommandFailed
+from daemon.core.outside.disk import SECTOR
 from daemon.core.process.state_folder import RESTORING, only_one
 from daemon.tools.backup import command
 from daemon.tools.backup.archive import PART_BYTES, BackupReader, BackupWriter, Manifest
@@ -27,6 +29,7 @@ from schemas.checking.dsn import without_password
 from schemas.config import Config, DatabaseConfig, parse_config
 from schemas.config.section import Section
 from tests.support.processes import GROUP, here, triggerlog
+from tests.support.unreadable_disk import small_disk, unreadable_disk
 
 MANIFEST = Manifest(
     triggerlog="0.1.0",
@@ -131,6 +134,26 @@ def test_a_part_that_unpacks_to_more_than_a_part_is_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("field", "value"), [("name", "./"), ("name", ""), ("type", tarfile.SYMTYPE), ("mode", -1), ("mtime", -1)]
+)
+def test_no_head_in_a_backup_is_a_defect_of_the_reader(tmp_path: Path, field: str, value: object) -> None:
+    written(tmp_path / "b")
+    with tarfile.open(tmp_path / "b") as tar:
+        members = tar.getmembers()
+    for member in members:
+        setattr(member, field, value)
+        head = member.tobuf(tarfile.GNU_FORMAT)
+        whole = bytearray(written(tmp_path / "b"))
+        whole[member.offset_data - len(head) : member.offset_data] = head
+        (tmp_path / "b").write_bytes(whole)
+        if field in ("mode", "mtime"):  # no checksum is of these, and nothing but the rights of a file comes of them
+            assert read(tmp_path / "b")[0]
+        else:
+            with pytest.raises(CommandFailed, match="backup"):
+                read(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
     ("change", "refusal"),
     [
         ({"backend": "mysql"}, "database.dsn: the backup is of mysql, this is postgresql; name a server of mysql"),
@@ -222,6 +245,65 @@ def backed_up(file: Path, output: Path, tools: Tools) -> dict[str, bytes]:
     with output.open("wb") as opened, ProgressBar(make_console(stderr=True), "") as bar:
         command._write(load_config(file), tools, opened, bar)
     return read(output)[1]
+
+
+def test_a_configuration_in_its_state_folder_is_neither_copied_nor_in_the_way(tmp_path: Path) -> None:
+    file = tmp_path / "state/beam.toml"
+    file.parent.mkdir()
+    file.write_text(f'state_dir = "."\n{configured(NOWHERE)}')
+    token, other = file.with_name("api-token"), file.with_name("other.toml")
+    token.write_text("token")
+    assert backed_up(file, tmp_path / "b", Tools()) == {"api-token": b"token"}
+    token.unlink()
+    other.touch()
+    with pytest.raises(CommandFailed, match=r"state has `other\.toml` already"):
+        command._check_empty(load_config(file))
+    other.unlink()
+    command._check_empty(load_config(file))
+
+
+def test_what_its_disk_cannot_read_is_reported_and_the_rest_is_copied(
+    tmp_path: Path, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with unreadable_disk(tmp_path) as disk:
+        file.write_text(f'state_dir = "{disk.mount}/state"\n{file.read_text()}')
+        (disk.mount / "state/journal/bpm").mkdir(parents=True)
+        token, segment = disk.mount / "state/api-token", disk.mount / "state/journal/bpm/1.journal"
+        token.write_bytes(b"token")
+        segment.write_bytes(b"x" * 3 * SECTOR)
+        disk.damage(segment, SECTOR)
+        copied = {"api-token": b"token", "journal/bpm/1.journal": b"x" * SECTOR + bytes(SECTOR) + b"x" * SECTOR}
+        assert backed_up(file, tmp_path / "b", Tools()) == copied
+        assert f"{segment} cannot be read (input/output error) at byte {SECTOR}" in caplog.text
+
+
+def test_a_disk_that_is_full_is_named(tmp_path: Path, file: Path) -> None:
+    with small_disk(tmp_path, 64) as mount, ProgressBar(make_console(stderr=True), "") as bar:
+        (tmp_path / "state").mkdir()
+        (tmp_path / "state/api-token").write_bytes(os.urandom(1 << 17))
+        with pytest.raises(OSError, match=re.escape(f"No space left on device: '{mount / 'b'}'")):
+            command._written(load_config(file), Tools(), mount / "b", bar)
+
+
+def test_a_restore_that_cannot_remove_what_it_made_says_both(tmp_path: Path, file: Path) -> None:
+    """A server that ended in the middle: it refuses the dump, and refuses to drop it."""
+
+    class Gone(Tools):
+        def restore(self, schemas: Sequence[str], blocks: Iterable[bytes]) -> None:
+            raise StoreError("no space left on device")
+
+        def drop(self, schemas: Sequence[str]) -> None:
+            raise StoreError("it is in recovery mode")
+
+    written(tmp_path / "b")
+    with (tmp_path / "b").open("rb") as opened:
+        found = BackupReader(tmp_path / "b", opened, lambda _: None)
+        with pytest.raises(CommandFailed) as failed:
+            command._restore(load_config(file), Gone(), found, lambda _: None)
+    waiting = tmp_path / "state" / RESTORING
+    assert str(failed.value).startswith("no space left on device; what it made cannot be removed (it is in recovery")
+    assert str(failed.value).endswith(f"remove {waiting}, and restore again")
+    assert waiting.exists()
 
 
 def test_what_moves_on_while_it_is_copied_is_in_one_of_the_copies(tmp_path: Path, file: Path) -> None:
