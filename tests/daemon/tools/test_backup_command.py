@@ -4,11 +4,14 @@ import gzip
 import io
 import os
 import re
+import signal
 import stat
+import subprocess
 import sys
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from pydantic import BaseModel
@@ -28,7 +31,7 @@ from daemon.tools.console.progress import ProgressBar
 from schemas.checking.dsn import without_password
 from schemas.config import Config, DatabaseConfig, parse_config
 from schemas.config.section import Section
-from tests.support.processes import GROUP, here, triggerlog
+from tests.support.processes import GROUP, here, triggerlog, until
 from tests.support.unreadable_disk import small_disk, unreadable_disk
 
 MANIFEST = Manifest(
@@ -46,6 +49,7 @@ def configured(dsn: str) -> str:
     return f'{GROUP}[database]\ndsn = "{dsn}"\n'
 
 
+ROOT = Path(__file__).parents[3]
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 """Nobody listens there: who asks it fails otherwise than these tests want."""
 
@@ -424,6 +428,28 @@ def test_a_server_that_is_newer_than_the_tools_is_refused_with_the_package(
             ToolMissing, match=r"the server is PostgreSQL 18, .* is of 17, .* install postgresql-client-18"
         ):
             postgresql.PostgresqlTools(postgresql_dsn, None)
+
+
+def test_a_restore_that_is_killed_commits_nothing(postgresql_dsn: str) -> None:
+    """At the end of its input psql would commit what it was given in a single transaction."""
+    schema = f"killed_{uuid4().hex}"
+    text = f"""
+import os, sys
+from backends.postgresql.server import backup
+
+def killed(_):
+    yield b'CREATE TABLE {schema}.half (x int);\\n' + b'-- more than a buffer\\n' * 100_000
+    os.kill(os.getpid(), 9)
+
+backup._for_any_server = killed
+backup.PostgresqlTools(sys.argv[1], None).restore(['{schema}'], [])
+"""
+    done = subprocess.run([sys.executable, "-c", text, postgresql_dsn], cwd=ROOT, check=False)
+    assert done.returncode == -signal.SIGKILL
+    tools = postgresql.PostgresqlTools(postgresql_dsn, None)
+    at_work = f"SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%{schema}%' AND pid <> pg_backend_pid()"
+    until(lambda: tools._ask(at_work) == "0", "psql has ended")
+    assert tools._ask(f"SELECT count(*) FROM pg_namespace WHERE nspname = '{schema}'") == "0"
 
 
 def test_a_server_that_refuses_is_one_line(tmp_path: Path, file: Path) -> None:
