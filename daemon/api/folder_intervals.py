@@ -16,6 +16,7 @@ from daemon.api.query_limit import QueryLimit
 from daemon.api.readings import MOST_DIGITS
 from daemon.api.service import ApiService
 from daemon.api.times import Moment
+from daemon.core.words import cell
 from daemon.web.access import NEEDS_TOKEN
 from daemon.web.errors import ApiError
 from schemas.api.folders import NPY, Inserted, IntervalColumns, SourcePosition
@@ -205,7 +206,7 @@ async def _answer(
 def _written(block: Array, folder: Folder, form: Format) -> Response:
     match form:
         case Format.CSV:
-            return Response(as_csv(block, folder.columns), media_type=CSV)
+            return Response(as_csv(block, folder.columns, cell), media_type=CSV)
         case Format.NPY:
             return Response(as_npy(block), media_type=NPY)
     return Response(as_json(block, folder.columns), media_type="application/json")

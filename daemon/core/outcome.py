@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -51,6 +52,8 @@ def fix_of(error: OSError, otherwise: str) -> str:
             return "run this as a user who may, such as the daemon's"
         case errno.ENOSPC | errno.EDQUOT:
             return "free space on its disk"
+        case errno.EIO:
+            return "look for errors of its disk (`dmesg`), and replace the disk"
         case errno.ENAMETOOLONG:
             return "give it a shorter path"
         case errno.EFBIG if error.strerror:
@@ -69,6 +72,17 @@ def read_at_most(path: Path, most: int) -> bytes:
     if len(content) > most:
         raise OSError(errno.EFBIG, f"give one of at most {most / 2**20:g} MiB", str(path))
     return content
+
+
+@contextmanager
+def names_file(path: Path) -> Iterator[None]:
+    """Give an error of the system the name of the file, where it has none: a write or a read gives none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def file_words(error: OSError) -> str:

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from tokenize import TokenError
 
 import numpy as np
@@ -26,13 +26,17 @@ def as_npy(block: Array) -> bytes:
     return file.getvalue()
 
 
-def as_csv(block: Array, columns: Sequence[Column]) -> bytes:
-    """A block with a line an interval, and a header; `until` is empty where an interval is open."""
+def as_csv(block: Array, columns: Sequence[Column], cell: Callable[[object], object]) -> bytes:
+    """A block with a line an interval, and a header; `until` is empty where an interval is open.
+
+    cell: makes a value a cell that a spreadsheet takes for what it is.
+    """
     file = io.StringIO(newline="")
     rows = csv.writer(file, lineterminator="\r\n")  # a text with one of its characters is put in quotes
     rows.writerow(block_dtype(columns).names or ())
     ends = ("" if until is None else until for until in ends_of(block))
-    rows.writerows(zip(block["channel"].tolist(), block["since"].tolist(), ends, *_lists(block, columns), strict=True))
+    lists = (map(cell, values) for values in _lists(block, columns))
+    rows.writerows(zip(block["channel"].tolist(), block["since"].tolist(), ends, *lists, strict=True))
     return file.getvalue().encode()
 
 

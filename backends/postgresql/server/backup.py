@@ -93,16 +93,19 @@ class PostgresqlTools:
         missing = self._ask(
             f"SELECT s FROM unnest(ARRAY[{_listed(schemas)}]) s WHERE s NOT IN (SELECT nspname FROM pg_namespace)"
         ).splitlines()
-        options = ["--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1", "--output=/dev/null"]
+        options = ["--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", "--output=/dev/null"]
         with (
             running(self._command("psql", *options), self._environment, stdin=subprocess.PIPE) as psql,
-            # Where it fails, psql is killed before it could commit.
+            # Where it fails, psql is killed; where this process is killed, psql ends without COMMIT. With
+            # --single-transaction it would commit at the end of its input what it was given.
             closing(self._script(schemas, blocks)) as script,
         ):
             assert psql.stdin is not None
+            psql.stdin.write(b"BEGIN;\n")
             psql.stdin.write("".join(f"CREATE SCHEMA {quoted(schema)};\n" for schema in missing).encode())
             for block in _for_any_server(script):
                 psql.stdin.write(block)
+            psql.stdin.write(b"COMMIT;\n")
         self._ask("ANALYZE")
 
     def _script(self, schemas: Sequence[str], blocks: Iterable[bytes]) -> Generator[bytes, None, None]:

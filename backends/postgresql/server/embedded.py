@@ -185,8 +185,9 @@ class _Server:
             folder.remove("start.log")
         sockets = self._sockets()
         # What the server says before it has opened its own log.
-        early = self._data / "start.log"
-        options = ("-w", "-t", str(START_TIMEOUT_S), "-D", str(self._data), "-l", str(early), "-o", _address(sockets))
+        # pg_ctl writes -D and -l between double quotes for a shell, which takes `$` and quotes in them for its own.
+        server = f"{shlex.join(('-D', str(self._data)))} {_address(sockets)}"
+        options = ("-w", "-t", str(START_TIMEOUT_S), "-l", "start.log", "-o", server)
         began = time.time()
         try:
             self._run("pg_ctl", "start", *options)
@@ -274,7 +275,8 @@ class _Server:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    cwd="/",
+                    cwd=self._data if command == "pg_ctl" else "/",
+                    env={**os.environ, "PGDATA": str(self._data)},
                     user=account.pw_uid if account else None,
                     group=account.pw_gid if account else None,
                     extra_groups=[] if account else None,

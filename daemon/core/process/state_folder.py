@@ -17,6 +17,14 @@ class StateFolderInUse(CommandFailed):
     """Another process has it."""
 
 
+def removal_of_half(state_dir: Path) -> str:
+    """Say what to do where half a restore is left."""
+    return (
+        f"drop what it made there (an embedded one: remove {state_dir / 'postgresql'}), remove {state_dir / RESTORING},"
+        " and restore again"
+    )
+
+
 def close_to_others() -> None:
     """Keep from other users what this process and its children write, as far as that is not so already.
 
@@ -49,8 +57,7 @@ def only_one(state_dir: Path) -> Iterator[None]:
     with lock:
         if (state_dir / RESTORING).exists():
             raise CommandFailed(
-                f"state_dir: a restore into {state_dir} was interrupted, and the database is not whole; drop what it"
-                f" made there (an embedded one: remove {state_dir / 'postgresql'}), remove {state_dir / RESTORING}, and"
-                " restore again"
+                f"state_dir: a restore into {state_dir} was interrupted, and the database is not whole;"
+                f" {removal_of_half(state_dir)}"
             )
         yield

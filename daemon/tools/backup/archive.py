@@ -10,7 +10,6 @@ SHA256SUMS              the checksum of each of them; the last, so that a file w
 import gzip
 import hashlib
 import io
-import stat
 import tarfile
 import time
 import zlib
@@ -113,7 +112,7 @@ class BackupReader:
             self._tar = tarfile.open(fileobj=file, mode="r:")  # noqa: SIM115 - who opened the file closes it
             self.manifest = self._manifest()
             self._check(progress)
-        except (tarfile.TarError, EOFError, UnicodeDecodeError, OverflowError) as error:
+        except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
             raise CommandFailed(f"{path} is no whole backup ({error}); take another one") from None
 
     def state_files(self) -> Iterator[tuple[PurePosixPath, int, IO[bytes]]]:
@@ -121,7 +120,7 @@ class BackupReader:
         for member in self._tar.getmembers():
             path = PurePosixPath(member.name)
             if path.parts[0] == STATE:
-                yield path.relative_to(STATE), stat.S_IMODE(member.mode) & 0o777, self._content(member)
+                yield path.relative_to(STATE), member.mode & 0o777, self._content(member)
 
     def dump(self, name: str, progress: Progress) -> Iterator[bytes]:
         """Give a dump, a part at a time."""
@@ -135,7 +134,7 @@ class BackupReader:
 
     def _manifest(self) -> Manifest:
         first = self._tar.next()
-        if first is None or first.name != MANIFEST or first.size > LONGEST_TEXT:
+        if first is None or first.name != MANIFEST or not first.isreg() or first.size > LONGEST_TEXT:
             raise CommandFailed(f"{self._path} is no backup of triggerlog; give a file that `triggerlog backup` wrote")
         try:
             manifest = Manifest.model_validate_json(self._content(first).read())
@@ -182,7 +181,7 @@ class BackupReader:
 
 def _is_expected(member: tarfile.TarInfo) -> bool:
     path = PurePosixPath(member.name)
-    if not member.isreg() or path.is_absolute() or ".." in path.parts:
+    if not member.isreg() or not path.parts or path.is_absolute() or ".." in path.parts:
         return False
     if path.parts[0] == DATABASE:
         return len(path.parts) == 3 and member.size <= 2 * PART_BYTES

@@ -3,21 +3,22 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
-from typing import IO, Annotated, Any
+from pathlib import Path, PurePosixPath
+from typing import IO, Annotated, Any, TypeVar
 
 import typer
 
 from backends.backup import DatabaseTools, SchemaChanged
+from backends.base import StoreError
 from backends.files import whole_file
 from backends.kinds import KINDS
 from daemon.core.configuration import LoadedConfig, load_config
-from daemon.core.outcome import CommandFailed, examples
-from daemon.core.process.state_folder import StateFolderInUse, only_one
+from daemon.core.outcome import CommandFailed, examples, names_file, reasons_of
+from daemon.core.process.state_folder import StateFolderInUse, only_one, removal_of_half
 from daemon.tools.backup import state_folder
 from daemon.tools.backup.archive import STATE, BackupReader, BackupWriter, Manifest
 from daemon.tools.console import make_console
@@ -27,6 +28,9 @@ from schemas.checking.problems import listed, without_passwords
 
 EPILOG = examples("triggerlog backup beam.toml beam.backup", "triggerlog restore beam.toml beam.backup")
 ATTEMPTS = 5
+
+Name = TypeVar("Name", str, PurePosixPath)
+Content = TypeVar("Content")
 
 BackupFile = Annotated[Path, typer.Argument(metavar="BACKUP", help="The file of the backup.", show_default=False)]
 
@@ -80,7 +84,7 @@ def restore(file: File, backup: BackupFile) -> None:
         _check_meant(loaded, found.manifest)
         _check_owner(loaded)
         with only_one(loaded.state_dir):
-            _check_empty(loaded.state_dir)
+            _check_empty(loaded)
             with _tools(loaded, restores=True) as tools:
                 schemas = list(dict.fromkeys(found.manifest.schemas.values()))
                 _check_unfilled(loaded, tools, schemas)
@@ -99,7 +103,7 @@ def _tools(loaded: LoadedConfig, *, restores: bool) -> Any:
 
 def _written(loaded: LoadedConfig, tools: DatabaseTools, part: Path, bar: ProgressBar) -> Manifest:
     for _ in range(ATTEMPTS):
-        with open(part, "wb", opener=_private) as file:
+        with names_file(part), open(part, "wb", opener=_private) as file:
             try:
                 return _write(loaded, tools, file, bar)
             except SchemaChanged as error:
@@ -132,7 +136,7 @@ def _write(loaded: LoadedConfig, tools: DatabaseTools, file: IO[bytes], bar: Pro
     writer = BackupWriter(file, manifest, without_passwords(loaded.path.read_text(encoding="utf-8")))
     before = state_folder.retries(state_dir)
     bar.show("copying the state folder")
-    for name, mode, content in state_folder.before_the_database(state_dir):
+    for name, mode, content in _besides_configuration(loaded, state_folder.before_the_database(state_dir)):
         writer.add(f"{STATE}/{name}", content, mode=mode)
     for name, schemas in dumps.items():
 
@@ -153,12 +157,18 @@ def _write(loaded: LoadedConfig, tools: DatabaseTools, file: IO[bytes], bar: Pro
 def _restore(loaded: LoadedConfig, tools: DatabaseTools, found: BackupReader, progress: Callable[[int], None]) -> None:
     state_dir = loaded.state_dir
     try:
-        state_folder.write(state_dir, found.state_files())
+        state_folder.write(state_dir, _besides_configuration(loaded, found.state_files()))
         for name, schemas in found.manifest.dumps.items():
             tools.restore(schemas, found.dump(name, progress))
-    except BaseException:
-        # Where this fails, too, the folder stays, and no daemon starts with half a database.
-        tools.drop(list(dict.fromkeys(found.manifest.schemas.values())))
+    except BaseException as error:
+        try:
+            tools.drop(list(dict.fromkeys(found.manifest.schemas.values())))
+        except StoreError as left:
+            # The folder stays, and no daemon starts with half a database.
+            raise CommandFailed(
+                f"{'; '.join(reasons_of(error))}; what it made cannot be removed ({left}): when that is repaired,"
+                f" {removal_of_half(state_dir)}"
+            ) from None
         state_folder.discard(state_dir)
         raise
     state_folder.put_in_place(state_dir)
@@ -172,7 +182,7 @@ def _private(path: str, flags: int) -> int:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    with path.open("rb") as file:
+    with names_file(path), path.open("rb") as file:
         if not file.seekable():
             raise CommandFailed(f"BACKUP: {path} is no file that can be read twice; give the path of a file")
         yield file
@@ -206,8 +216,17 @@ def _check_owner(loaded: LoadedConfig) -> None:
         )
 
 
-def _check_empty(state_dir: Path) -> None:
-    names = state_folder.contents(state_dir)
+def _besides_configuration(
+    loaded: LoadedConfig, files: Iterable[tuple[Name, int, Content]]
+) -> Iterator[tuple[Name, int, Content]]:
+    """Leave out the configuration, where it lies in its state folder: a backup has it without passwords."""
+    own = loaded.path.resolve()
+    return (each for each in files if (loaded.state_dir / each[0]).resolve() != own)
+
+
+def _check_empty(loaded: LoadedConfig) -> None:
+    state_dir, own = loaded.state_dir, loaded.path.resolve()
+    names = [name for name in state_folder.contents(state_dir) if (state_dir / name).resolve() != own]
     if names:
         raise CommandFailed(
             f"state_dir: {state_dir} has {listed(names)} already; move the folder away (`mv {state_dir}"

@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from daemon.core.monitoring.event_log import TAKEN, TAKING
-from daemon.core.outcome import CommandFailed
+from daemon.core.outcome import CommandFailed, names_file
 from daemon.core.outside import SystemDisk
 from daemon.core.process.state_folder import RESTORING
 from daemon.pipeline.intake_log.log import INTAKE
@@ -64,7 +64,7 @@ def write(state_dir: Path, files: Iterable[tuple[PurePosixPath, int, IO[bytes]]]
     for name, mode, content in files:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "xb", opener=partial(os.open, mode=mode)) as file:
+        with names_file(path), open(path, "xb", opener=partial(os.open, mode=mode)) as file:
             shutil.copyfileobj(content, file)
             file.flush()
             os.fsync(file.fileno())
@@ -96,11 +96,13 @@ def _files(state_dir: Path, place: Path) -> Iterator[tuple[str, int, bytes]]:
 
 
 def _read(paths: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, int, bytes]]:
+    # What its disk cannot read is in the copy as zeros, as a daemon takes it, and is reported.
+    disk = SystemDisk()
     for name, path in paths:
         # It has moved on: what a daemon removes it has stored elsewhere.
         with suppress(FileNotFoundError):
-            mode = stat.S_IMODE(path.stat().st_mode)
-            yield name, mode, path.read_bytes()
+            found = path.stat()
+            yield name, stat.S_IMODE(found.st_mode), disk.read(path, 0, found.st_size)
 
 
 def _paths(state_dir: Path, place: Path) -> Iterator[tuple[str, Path]]:

@@ -106,7 +106,9 @@ async def test_the_server_of_a_killed_daemon_is_found(state_dir: Path, server: E
     assert server.pid == left
 
 
-@pytest.mark.parametrize("name", ["with 'quotes', commas and % & spaces", "ünïcödé"])
+@pytest.mark.parametrize(
+    "name", ["with 'quotes', commas and % & spaces", "ünïcödé", '12" $HOME $(touch x) `touch y` \\\\']
+)
 async def test_any_folder_will_do(state_dir: Path, name: str) -> None:
     server = EmbeddedPostgresql(state_dir / name)
     try:

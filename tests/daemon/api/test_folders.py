@@ -179,6 +179,12 @@ async def test_a_block_is_inserted_exactly_once_and_found_again(folders: Folders
     assert not [event for event in folders.api.logger.events.newest() if "/block" in event.text]
 
 
+async def test_no_text_is_a_formula_in_a_csv(folders: Folders) -> None:
+    assert (await folders.insert(block((1, 100, OPEN, 1.5, b"=1+1"), (2, 150, OPEN, -2.0, b"-")), 1)).status_code == 201
+    answer = await folders.found("/changes", after=-1, format="csv")
+    assert [row[3:] for row in csv.reader(io.StringIO(answer.text))][1:] == [["1.5", "'=1+1"], ["-2.0", "'-"]]
+
+
 async def test_answers_are_the_same_in_every_format_and_can_be_inserted_again(folders: Folders) -> None:
     assert (await folders.insert(block(*ROWS), 1)).status_code == 201
     found = await folders.found("/changes", after=-1)

@@ -3,11 +3,15 @@
 import gzip
 import io
 import os
+import re
+import signal
 import stat
+import subprocess
 import sys
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from pydantic import BaseModel
@@ -18,6 +22,7 @@ from backends.mysql import backup_tools as mysql_tools
 from backends.postgresql.server import backup as postgresql
 from daemon.core.configuration import load_config
 from daemon.core.outcome import CommandFailed
+from daemon.core.outside.disk import SECTOR
 from daemon.core.process.state_folder import RESTORING, only_one
 from daemon.tools.backup import command
 from daemon.tools.backup.archive import PART_BYTES, BackupReader, BackupWriter, Manifest
@@ -26,7 +31,8 @@ from daemon.tools.console.progress import ProgressBar
 from schemas.checking.dsn import without_password
 from schemas.config import Config, DatabaseConfig, parse_config
 from schemas.config.section import Section
-from tests.support.processes import GROUP, here, triggerlog
+from tests.support.processes import GROUP, here, triggerlog, until
+from tests.support.unreadable_disk import small_disk, unreadable_disk
 
 MANIFEST = Manifest(
     triggerlog="0.1.0",
@@ -43,6 +49,7 @@ def configured(dsn: str) -> str:
     return f'{GROUP}[database]\ndsn = "{dsn}"\n'
 
 
+ROOT = Path(__file__).parents[3]
 NOWHERE = "postgresql://nobody@127.0.0.1:1/none"
 """Nobody listens there: who asks it fails otherwise than these tests want."""
 
@@ -128,6 +135,26 @@ def test_a_part_that_unpacks_to_more_than_a_part_is_refused(tmp_path: Path) -> N
         writer.close()
     with pytest.raises(CommandFailed, match="not as triggerlog writes it"):
         read(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("name", "./"), ("name", ""), ("type", tarfile.SYMTYPE), ("mode", -1), ("mtime", -1)]
+)
+def test_no_head_in_a_backup_is_a_defect_of_the_reader(tmp_path: Path, field: str, value: object) -> None:
+    written(tmp_path / "b")
+    with tarfile.open(tmp_path / "b") as tar:
+        members = tar.getmembers()
+    for member in members:
+        setattr(member, field, value)
+        head = member.tobuf(tarfile.GNU_FORMAT)
+        whole = bytearray(written(tmp_path / "b"))
+        whole[member.offset_data - len(head) : member.offset_data] = head
+        (tmp_path / "b").write_bytes(whole)
+        if field in ("mode", "mtime"):  # no checksum is of these, and nothing but the rights of a file comes of them
+            assert read(tmp_path / "b")[0]
+        else:
+            with pytest.raises(CommandFailed, match="backup"):
+                read(tmp_path / "b")
 
 
 @pytest.mark.parametrize(
@@ -222,6 +249,65 @@ def backed_up(file: Path, output: Path, tools: Tools) -> dict[str, bytes]:
     with output.open("wb") as opened, ProgressBar(make_console(stderr=True), "") as bar:
         command._write(load_config(file), tools, opened, bar)
     return read(output)[1]
+
+
+def test_a_configuration_in_its_state_folder_is_neither_copied_nor_in_the_way(tmp_path: Path) -> None:
+    file = tmp_path / "state/beam.toml"
+    file.parent.mkdir()
+    file.write_text(f'state_dir = "."\n{configured(NOWHERE)}')
+    token, other = file.with_name("api-token"), file.with_name("other.toml")
+    token.write_text("token")
+    assert backed_up(file, tmp_path / "b", Tools()) == {"api-token": b"token"}
+    token.unlink()
+    other.touch()
+    with pytest.raises(CommandFailed, match=r"state has `other\.toml` already"):
+        command._check_empty(load_config(file))
+    other.unlink()
+    command._check_empty(load_config(file))
+
+
+def test_what_its_disk_cannot_read_is_reported_and_the_rest_is_copied(
+    tmp_path: Path, file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with unreadable_disk(tmp_path) as disk:
+        file.write_text(f'state_dir = "{disk.mount}/state"\n{file.read_text()}')
+        (disk.mount / "state/journal/bpm").mkdir(parents=True)
+        token, segment = disk.mount / "state/api-token", disk.mount / "state/journal/bpm/1.journal"
+        token.write_bytes(b"token")
+        segment.write_bytes(b"x" * 3 * SECTOR)
+        disk.damage(segment, SECTOR)
+        copied = {"api-token": b"token", "journal/bpm/1.journal": b"x" * SECTOR + bytes(SECTOR) + b"x" * SECTOR}
+        assert backed_up(file, tmp_path / "b", Tools()) == copied
+        assert f"{segment} cannot be read (input/output error) at byte {SECTOR}" in caplog.text
+
+
+def test_a_disk_that_is_full_is_named(tmp_path: Path, file: Path) -> None:
+    with small_disk(tmp_path, 64) as mount, ProgressBar(make_console(stderr=True), "") as bar:
+        (tmp_path / "state").mkdir()
+        (tmp_path / "state/api-token").write_bytes(os.urandom(1 << 17))
+        with pytest.raises(OSError, match=re.escape(f"No space left on device: '{mount / 'b'}'")):
+            command._written(load_config(file), Tools(), mount / "b", bar)
+
+
+def test_a_restore_that_cannot_remove_what_it_made_says_both(tmp_path: Path, file: Path) -> None:
+    """A server that ended in the middle: it refuses the dump, and refuses to drop it."""
+
+    class Gone(Tools):
+        def restore(self, schemas: Sequence[str], blocks: Iterable[bytes]) -> None:
+            raise StoreError("no space left on device")
+
+        def drop(self, schemas: Sequence[str]) -> None:
+            raise StoreError("it is in recovery mode")
+
+    written(tmp_path / "b")
+    with (tmp_path / "b").open("rb") as opened:
+        found = BackupReader(tmp_path / "b", opened, lambda _: None)
+        with pytest.raises(CommandFailed) as failed:
+            command._restore(load_config(file), Gone(), found, lambda _: None)
+    waiting = tmp_path / "state" / RESTORING
+    assert str(failed.value).startswith("no space left on device; what it made cannot be removed (it is in recovery")
+    assert str(failed.value).endswith(f"remove {waiting}, and restore again")
+    assert waiting.exists()
 
 
 def test_what_moves_on_while_it_is_copied_is_in_one_of_the_copies(tmp_path: Path, file: Path) -> None:
@@ -342,6 +428,28 @@ def test_a_server_that_is_newer_than_the_tools_is_refused_with_the_package(
             ToolMissing, match=r"the server is PostgreSQL 18, .* is of 17, .* install postgresql-client-18"
         ):
             postgresql.PostgresqlTools(postgresql_dsn, None)
+
+
+def test_a_restore_that_is_killed_commits_nothing(postgresql_dsn: str) -> None:
+    """At the end of its input psql would commit what it was given in a single transaction."""
+    schema = f"killed_{uuid4().hex}"
+    text = f"""
+import os, sys
+from backends.postgresql.server import backup
+
+def killed(_):
+    yield b'CREATE TABLE {schema}.half (x int);\\n' + b'-- more than a buffer\\n' * 100_000
+    os.kill(os.getpid(), 9)
+
+backup._for_any_server = killed
+backup.PostgresqlTools(sys.argv[1], None).restore(['{schema}'], [])
+"""
+    done = subprocess.run([sys.executable, "-c", text, postgresql_dsn], cwd=ROOT, check=False)
+    assert done.returncode == -signal.SIGKILL
+    tools = postgresql.PostgresqlTools(postgresql_dsn, None)
+    at_work = f"SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%{schema}%' AND pid <> pg_backend_pid()"
+    until(lambda: tools._ask(at_work) == "0", "psql has ended")
+    assert tools._ask(f"SELECT count(*) FROM pg_namespace WHERE nspname = '{schema}'") == "0"
 
 
 def test_a_server_that_refuses_is_one_line(tmp_path: Path, file: Path) -> None:

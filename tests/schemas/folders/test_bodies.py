@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from daemon.core.words import cell, text_of
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
 from schemas.folders.blocks import OPEN
 from schemas.folders.bodies import as_csv, as_json, as_npy, from_npy, from_records
@@ -72,7 +73,7 @@ def test_every_body_has_the_whole_block(block: Array) -> None:
 @unhurried
 @given(BLOCKS)
 def test_a_csv_has_a_line_an_interval(block: Array) -> None:
-    header, *rows = csv.reader(io.StringIO(as_csv(block, COLUMNS).decode(), newline=""))
+    header, *rows = csv.reader(io.StringIO(as_csv(block, COLUMNS, cell).decode(), newline=""))
     assert tuple(header) == FOLDER.dtype.names
     for row, expected in zip(rows, block, strict=True):
         channel, since, until, *values, note = row
@@ -81,7 +82,7 @@ def test_a_csv_has_a_line_an_interval(block: Array) -> None:
         for value, dtype in zip(values, CHANNEL_DTYPES, strict=True):
             form = np.dtype(CHANNEL_DTYPES[dtype])
             assert (float(value) if form.kind == "f" else int(value)) == expected[dtype]
-        assert note.encode() == expected["note"]
+        assert text_of(note).encode() == expected["note"]
 
 
 @unhurried
