@@ -22,8 +22,9 @@ INSTRUMENTS, HONEST = 6, 4
 TIMEOUT_S = 0.5
 """The time-out of a trigger."""
 STEP_S = 0.1
+"""A step comes after this time in the mean."""
 HELD = 30
-"""A step comes after this time in the mean; so many sockets are kept open."""
+"""So many sockets are kept open."""
 
 CONFIG = f"""
 [[groups]]
