@@ -111,7 +111,7 @@ class ConfigurationRefused(StoreError):
 
 
 class SchemaMismatch(ConfigurationRefused):
-    """What is in the database does not fit the configuration; the message names the difference and the fix.
+    """The schema in the database does not fit the configuration; the message names the difference and the fix.
 
     groups: those whose readings, as they are configured, the database can never have.
     """

@@ -10,7 +10,7 @@ from backends.diagnosis.tls import certificate_refused
 DETAIL_MOST = 300
 """Characters of what a server says of one row."""
 
-MEND = "bring back the tables as triggerlog made them, with the login's rights to them: `triggerlog check-config`"
+REPAIR = "bring back the tables as triggerlog made them, with the login's rights to them: `triggerlog check-config`"
 """The fix where something is lacking."""
 
 NUMBER = r"(?<![\w.$])[-+]?\d[\d.]*(?:[eE][-+]?\d+)?(?![\w.])"
@@ -43,7 +43,7 @@ def passing(
     """
     text = f"{target} cannot do it now: {message} ({code})"
     if is_lacking:
-        return StoreLacks(f"{text}; {MEND}")
+        return StoreLacks(f"{text}; {REPAIR}")
     return StoreBusy(text) if is_busy else StoreUnavailable(text)
 
 

@@ -26,7 +26,7 @@ ROW_FAULTS = frozenset(
         *(10334, 17280, 17419, 17420),  # the document, or a key of it, is too large
     }
 )
-"""What a document is at fault for. All else may pass."""
+"""Errors that a document itself is at fault for. All others may pass."""
 LOGIN_CODES = frozenset({18, 11, 334, 8000})  # authentication, user not found, mechanism, hosted service's own
 LACKING_CODES = frozenset({13, 26})
 """No right; no such collection."""

@@ -70,7 +70,7 @@ def parts_to_cut(ranges: Sequence[Range], partition: Partition) -> list[Partitio
 
 
 def cut(ranges: Sequence[Range], partition: Partition) -> tuple[Range, list[Range]]:
-    """Which range to cut, one that takes what fits no other, and into what."""
+    """Return the range to cut, one that takes what fits no other, and its new parts."""
     number = next(k for k, of in enumerate(ranges) if of.start_ns <= partition.start_ns < of.end_ns)
     of = ranges[number]
     parts = [Range(name_of(partition), partition.start_ns, partition.end_ns)]

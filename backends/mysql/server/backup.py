@@ -26,7 +26,7 @@ STATEMENT_BYTES = 1 << 20
 """Rows are put into statements of about this length; servers take 16 MiB by default."""
 TABLE = b"-- table "
 TOO_LONG = b"NULL"
-"""What CONCAT gives for a row that is longer than max_allowed_packet."""
+"""The result of CONCAT for a row that is longer than max_allowed_packet."""
 NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "year")
 FLOATS = ("float", "double")
 TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set", "json")
@@ -181,7 +181,7 @@ class MysqlTools:
         return "; ".join(f"DROP DATABASE {quoted(schema)}" for schema in schemas)
 
     def _definitions(self, schemas: Sequence[str]) -> bytes:
-        """What makes databases, tables, partitions and views; a view belongs to whoever restores it."""
+        """Give the statements that make databases, tables, partitions and views; a view belongs to whoever restores it."""
         try:
             text = output_of([*self._dump, *schemas]).decode()
         except StoreError as error:

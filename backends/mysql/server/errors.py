@@ -20,7 +20,7 @@ ROW_FAULTS = frozenset(
         1526,  # its time fits no partition
     }
 )
-"""What a row is at fault for. All else may pass."""
+"""Errors that a row itself is at fault for. All others may pass."""
 LOGIN = frozenset(
     {
         *(1044, 1045, 1049, 1130, 1131, 1132, 1133, 1251, 1275, 1698, 1820, 1862, 3118, 4151),  # the login
@@ -62,7 +62,7 @@ def translated(target: str, *, rejects: type[StoreError] = StoreError) -> Iterat
     except OSError as error:
         raise StoreUnavailable(f"{target} is not reachable: {one_line(error)}") from error
     except (NotAsMade, TooLong) as error:
-        raise StoreLacks(f"the tables in {target} are not as this store made them: {error}; {refusals.MEND}") from error
+        raise StoreLacks(f"the tables in {target} are not as this store made them: {error}; {refusals.REPAIR}") from error
 
 
 def taken_too_long(target: str, give_up_s: float) -> AbstractContextManager[None]:

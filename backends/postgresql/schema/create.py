@@ -169,7 +169,7 @@ async def _check_positions(connection: asyncpg.Connection, schema: str) -> None:
 
 
 async def _lacks_shared(connection: asyncpg.Connection, schema: str) -> bool:
-    """Whether the tables are to be made that all groups share; they are made in one transaction."""
+    """Return whether to make the tables that all groups share; they are made in one transaction."""
     absent = [name for name in SHARED if await _is_absent(connection, quoted(schema, name))]
     if absent and len(absent) < len(SHARED):
         raise gone(schema, absent)

@@ -18,7 +18,7 @@ from schemas.checking.dsn import without_password
 from schemas.config import DatabaseConfig
 
 INSTALLED = Path("/usr/lib/postgresql")
-"""Where Debian has a folder a version."""
+"""The folder in which Debian has a folder a version."""
 DUMP = "postgresql.dump"
 LOCK_WAIT_S = 60
 NOT_IN_OLD_SERVERS = re.compile(rb"^SET transaction_timeout = 0;\n", re.MULTILINE)
