@@ -181,7 +181,7 @@ class MysqlTools:
         return "; ".join(f"DROP DATABASE {quoted(schema)}" for schema in schemas)
 
     def _definitions(self, schemas: Sequence[str]) -> bytes:
-        """Give the statements that make databases, tables, partitions and views; a view belongs to whoever restores it."""
+        """Give the statements that make databases, tables, partitions and views; a view is of whoever restores it."""
         try:
             text = output_of([*self._dump, *schemas]).decode()
         except StoreError as error:

@@ -62,7 +62,9 @@ def translated(target: str, *, rejects: type[StoreError] = StoreError) -> Iterat
     except OSError as error:
         raise StoreUnavailable(f"{target} is not reachable: {one_line(error)}") from error
     except (NotAsMade, TooLong) as error:
-        raise StoreLacks(f"the tables in {target} are not as this store made them: {error}; {refusals.REPAIR}") from error
+        raise StoreLacks(
+            f"the tables in {target} are not as this store made them: {error}; {refusals.REPAIR}"
+        ) from error
 
 
 def taken_too_long(target: str, give_up_s: float) -> AbstractContextManager[None]:

@@ -46,7 +46,9 @@ def translated(target: str, *, rejects: type[StoreError] = StoreError) -> Iterat
     except asyncpg.ClientConfigurationError as error:
         raise ConfigurationRefused(f"`dsn` in [database] cannot be used: {one_line(error)}") from error
     except NotBinaryCopy as error:
-        raise StoreLacks(f"the tables in {target} are not as this store made them: {error}; {refusals.REPAIR}") from error
+        raise StoreLacks(
+            f"the tables in {target} are not as this store made them: {error}; {refusals.REPAIR}"
+        ) from error
     except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         raise StoreUnavailable(f"{target} is not reachable: {one_line(error)}") from error
 
