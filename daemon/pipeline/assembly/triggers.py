@@ -291,7 +291,9 @@ class Triggers(Outcomes):
     def _runs_of(self, slots: Array) -> list[tuple[OpenRun, slice]]:
         """Return the runs of open triggers, ordered by run, each with where it has its own."""
         numbers = self.pool.run[slots]
-        starts = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()] if len(numbers) else []
+        starts = [0] if len(numbers) else []
+        if len(numbers) and numbers[0] != numbers[-1]:
+            starts += (np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()
         found = []
         for start, end in zip(starts, [*starts[1:], len(numbers)], strict=False):
             run = self._runs.of_number(int(numbers[start]))
