@@ -425,6 +425,23 @@ async def test_a_partition_that_was_taken_away(
     np.testing.assert_array_equal(found, answers(group, [(1, batches[2].readings.ravel())]))
 
 
+@pytest.mark.parametrize("table", ["bpm", "bpm_ledger"])
+@pytest.mark.parametrize("count", [1, 3, 20])
+async def test_no_row_is_at_fault_where_no_partition_takes_its_time(
+    make: Make, database: asyncpg.Connection, schema: str, rng: np.random.Generator, table: str, count: int
+) -> None:
+    group = group_of()
+    store = make(group)
+    await store.open()
+    await database.execute(f'DROP TABLE {schema}."{table}$default"')
+    batch = batch_of(group, 1, some(group, 1, count, rng, 0))  # of 1970
+    for _ in range(2):
+        with pytest.raises(StoreLacks, match=r"no partition of relation .* \(23514\); bring back the tables"):
+            await store.commit(batch)
+    await database.execute(f'CREATE TABLE {schema}."{table}$default" PARTITION OF {schema}.{table} DEFAULT')
+    await committed(store, batch)
+
+
 @BOTH
 async def test_a_batch_larger_than_a_message(
     make: Make, rng: np.random.Generator, layout: Layout, monkeypatch: pytest.MonkeyPatch
