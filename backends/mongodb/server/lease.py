@@ -19,6 +19,7 @@ from bson import Binary, Int64
 
 from backends.base import GroupLocked, StoreError, StoreUnavailable
 from backends.columns.stored import POSITION
+from backends.diagnosis.schema import gone
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer, translated
 from backends.mongodb.server.facts import Database
 from backends.mongodb.server.owner import is_dead, new_owner
@@ -219,7 +220,14 @@ class Lease:
                 log.debug("the lease of group %r is not renewed: %s", self._group, error)
 
     async def put_new(self, database: Database) -> None:
-        """Make the position document, at 0 and free."""
+        """Make the position document, at 0 and free.
+
+        Raises:
+            StoreLacks: the group is not described: the database was dropped, and the server would make collections
+                without their indexes.
+        """
+        if await database.get_collection("groups").find_one({"_id": self._group}) is None:
+            raise gone(self._schema, ["groups"])
         answer = await database.command(
             "update",
             "positions",

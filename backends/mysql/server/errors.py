@@ -17,7 +17,6 @@ ROW_FAULTS = frozenset(
     {
         *(1048, 1264, 1265, 1292, 1365, 1366, 1367, 1406, 1411, 1690),  # SQLSTATE 22: a value does not fit its column
         *(1022, 1062, 1169, 1216, 1217, 1451, 1452, 1557, 1586, 1761, 1762, 3819, 4025),  # 23: keys and constraints
-        1526,  # its time fits no partition
     }
 )
 """Errors that a row itself is at fault for. All others may pass."""
@@ -27,8 +26,8 @@ LOGIN = frozenset(
         *(1142, 1143, 1227, 1370, 1419),  # a right is lacking
     }
 )
-LACKING = frozenset({1054, 1109, 1136, 1142, 1143, 1146, 1227, 1305, 1364, 1370, 1932})
-"""No such table or column, another number of columns, one without a default; no right to it."""
+LACKING = frozenset({1054, 1109, 1136, 1142, 1143, 1146, 1227, 1305, 1364, 1370, 1526, 1932})
+"""No such table, column or partition; another number of columns, one without a default; no right to it."""
 CLIENT = range(2000, 3000)
 """Raised by the driver: the connection is lost, was refused, or is out of step."""
 

@@ -16,6 +16,8 @@ ROW_FAULTS = frozenset({"22", "23"})
 """Classes of what a row is at fault for: data exceptions, and violations of constraints. All else may pass."""
 TABLE_FAULTS = frozenset({"22P03", "22P04", "23502"})
 """Of these classes what no row of ours is at fault for: a table was altered, and has other columns or types."""
+CHECK = "23514"
+"""A check constraint has a name. Without one no partition takes the row: one was dropped, or has other bounds."""
 LACKING_CLASSES = frozenset({"3F", "42"})
 """No such schema, table or column; no right to it."""
 BUSY_CLASSES = frozenset({"40", "55"})
@@ -68,13 +70,14 @@ def taken_too_long(target: str, give_up_s: float) -> AbstractContextManager[None
 def _translated(error: asyncpg.PostgresError, target: str, rejects: type[StoreError]) -> StoreError:
     state = error.sqlstate or "08000"
     kind = state[:2]
-    if kind not in ROW_FAULTS or state in TABLE_FAULTS:
+    of_table = state in TABLE_FAULTS or _is_of_partition(error, state)
+    if kind not in ROW_FAULTS or of_table:
         return refusals.passing(
             target,
             one_line(error),
             state,
             is_busy=kind in BUSY_CLASSES,
-            is_lacking=kind in LACKING_CLASSES or state in TABLE_FAULTS,
+            is_lacking=kind in LACKING_CLASSES or of_table,
         )
     if rejects is not BatchRejected:
         return rejects(f"{target} refuses: {one_line(error)} ({state})")
@@ -83,6 +86,11 @@ def _translated(error: asyncpg.PostgresError, target: str, rejects: type[StoreEr
     values = QUOTED_OR_NUMBER if kind == DATA_EXCEPTION else refusals.NUMBER
     said = {"detail": error.detail or "", "context": error.context or ""}
     return refusals.rejected(target, message, state, values=values, **said)
+
+
+def _is_of_partition(error: asyncpg.PostgresError, state: str) -> bool:
+    """Return True if no partition takes a row; what a trigger raises names no table."""
+    return state == CHECK and error.table_name is not None and error.constraint_name is None
 
 
 def login_refused() -> AbstractContextManager[None]:

@@ -125,8 +125,10 @@ class PostgresqlGroupWriter(GroupWriter[Connection]):
         return [(row["run"], row["trigger_id"]) for row in await connection.fetch(select)]
 
     async def _insert_position(self, connection: Connection) -> None:
+        # ON CONFLICT needs the key, which a restore makes when all rows are there: until then nothing is written.
         await connection.execute(
-            f"INSERT INTO {quoted(self._schema, 'positions')} (logger, group_name, sequence) VALUES ($1, $2, 0)",
+            f"INSERT INTO {quoted(self._schema, 'positions')} (logger, group_name, sequence) VALUES ($1, $2, 0)"
+            " ON CONFLICT (logger, group_name) DO NOTHING",
             *(self._logger, self._tables.group.name),
         )
 

@@ -15,7 +15,7 @@ from bson.timestamp import Timestamp
 from pymongo.asynchronous.database import AsyncDatabase
 
 from backends import open_store
-from backends.base import BatchRejected, SchemaMismatch, StoreError, StoreUnavailable
+from backends.base import BatchRejected, SchemaMismatch, StoreError, StoreLacks, StoreUnavailable
 from backends.mongodb import MongodbStore
 from backends.mongodb.protocol.documents import id_bytes
 from backends.mongodb.server.lease import Lease
@@ -282,6 +282,29 @@ async def test_a_position_that_is_gone_is_no_reason_to_drop_batches(
     await store.commit(batch)
     assert len(await everything(store, group)) == 2 * group.size
     assert (await store.position("bpm")).sequence == 1
+
+
+async def test_nothing_is_made_anew_in_a_database_that_was_dropped(
+    make: Make, database: AsyncDatabase[dict[str, Any]], rng: np.random.Generator
+) -> None:
+    group = group_of()
+    store = make(group)
+    await store.open()
+    await store.commit(batch_of(group, 1, some(group, 1, 2, rng)))
+    described = await database["groups"].find({}).to_list()
+    position = await database["positions"].find({}).to_list()
+    await database.client.drop_database(database.name)
+    batch = batch_of(group, 2, some(group, 100, 2, rng))
+    for _ in range(2):
+        with pytest.raises(StoreLacks, match="has lost 'groups'; bring back what was there"):
+            await store.commit(batch)
+    # FerretDB makes a collection for an update that finds nothing.
+    assert set(await database.list_collection_names()) <= {"positions"}
+    assert await database["positions"].count_documents({}) == 0
+    await database["groups"].insert_many(described)
+    await database["positions"].insert_many(position)
+    await committed(store, batch)
+    assert (await store.position("bpm")).sequence == 2
 
 
 async def test_a_position_made_before_there_was_an_account(

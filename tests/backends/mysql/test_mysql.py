@@ -736,6 +736,22 @@ async def test_a_partition_that_was_taken_away(
     assert f"p{label}" not in await names_of(database, schema)
 
 
+async def test_no_row_is_at_fault_where_no_partition_takes_its_time(
+    make: Make, database: Connection, schema: str, rng: np.random.Generator
+) -> None:
+    group = group_of()
+    store = make(group)
+    await store.open()
+    await database.run(f"ALTER TABLE {schema}.bpm DROP PARTITION rest")
+    far_ahead = time.time_ns() + 365 * DAY_NS
+    batch = batch_of(group, 1, some(group, 1, 3, rng, far_ahead))
+    for _ in range(2):
+        with pytest.raises(StoreLacks, match=r"no partition for value .* \(1526\); bring back the tables"):
+            await store.commit(batch)
+    await database.run(f"ALTER TABLE {schema}.bpm ADD PARTITION (PARTITION rest VALUES LESS THAN MAXVALUE)")
+    await committed(store, batch)
+
+
 async def test_ranges_follow_each_other(make: Make, database: Connection, schema: str) -> None:
     await make(group_of()).open()
     found = await database.fetch(

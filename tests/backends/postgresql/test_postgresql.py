@@ -425,6 +425,47 @@ async def test_a_partition_that_was_taken_away(
     np.testing.assert_array_equal(found, answers(group, [(1, batches[2].readings.ravel())]))
 
 
+@pytest.mark.parametrize("table", ["bpm", "bpm_ledger"])
+@pytest.mark.parametrize("count", [1, 3, 20])
+async def test_no_row_is_at_fault_where_no_partition_takes_its_time(
+    make: Make, database: asyncpg.Connection, schema: str, rng: np.random.Generator, table: str, count: int
+) -> None:
+    group = group_of()
+    store = make(group)
+    await store.open()
+    await database.execute(f'DROP TABLE {schema}."{table}$default"')
+    batch = batch_of(group, 1, some(group, 1, count, rng, 0))  # of 1970
+    for _ in range(2):
+        with pytest.raises(StoreLacks, match=r"no partition of relation .* \(23514\); bring back the tables"):
+            await store.commit(batch)
+    await database.execute(f'CREATE TABLE {schema}."{table}$default" PARTITION OF {schema}.{table} DEFAULT')
+    await committed(store, batch)
+
+
+async def test_a_position_is_made_anew_only_in_a_table_that_is_whole(
+    make: Make, database: asyncpg.Connection, schema: str, rng: np.random.Generator
+) -> None:
+    group = group_of()
+    store = make(group)
+    await store.open()
+    await store.commit(batch_of(group, 1, some(group, 1, 3, rng)))
+    # As a restore of a dump has it for a while: keys are made when all rows are there.
+    positions = f"{schema}.positions"
+    key = await database.fetchval(
+        "SELECT conname FROM pg_constraint WHERE contype = 'p' AND conrelid = $1::regclass", positions
+    )
+    await database.execute(f"CREATE TABLE {schema}.dump AS TABLE {positions}; TRUNCATE {positions}")
+    await database.execute(f"ALTER TABLE {positions} DROP CONSTRAINT {key}")
+    batch = batch_of(group, 2, some(group, 100, 3, rng))
+    for _ in range(2):
+        with pytest.raises(StoreLacks, match=r"\(42P10\); bring back the tables"):
+            await store.commit(batch)
+    await database.execute(f"INSERT INTO {positions} TABLE {schema}.dump")
+    await database.execute(f"ALTER TABLE {positions} ADD CONSTRAINT {key} PRIMARY KEY (logger, group_name)")
+    await committed(store, batch)
+    assert (await store.position("bpm")).sequence == 2
+
+
 @BOTH
 async def test_a_batch_larger_than_a_message(
     make: Make, rng: np.random.Generator, layout: Layout, monkeypatch: pytest.MonkeyPatch
