@@ -19,7 +19,14 @@ def refused(code: int, path: str | None = "/srv/beam") -> OSError:
         (refused(errno.EACCES), "cannot be used (permission denied); run this as a user who may, such as the daemon's"),
         (refused(errno.ENOSPC), "cannot be used (no space left on device); free space on its disk"),
         (refused(errno.ENAMETOOLONG), "cannot be used (file name too long); give it a shorter path"),
-        (refused(errno.EIO), "cannot be used (input/output error); see that it is there, and what it should be"),
+        (
+            refused(errno.EIO),
+            "cannot be used (input/output error); look for errors of its disk (`dmesg`), and replace the disk",
+        ),
+        (
+            refused(errno.ENXIO),
+            "cannot be used (no such device or address); see that it is there, and what it should be",
+        ),
     ],
 )
 def test_a_file_is_told_with_the_fix(error: OSError, words: str) -> None:
