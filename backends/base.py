@@ -98,16 +98,16 @@ class PeriodTouched(StoreUnavailable):
     """Readings of a period changed while it was copied: the copy was thrown away, and they are where they were."""
 
 
-class PlaceRefused(StoreError):
+class ConfigurationRefused(StoreError):
+    """The configuration cannot be used with this database; the message names the problem and the fix."""
+
+
+class PlaceRefused(ConfigurationRefused):
     """A place cannot be used for readings; the message names the problem and the fix. place: its name."""
 
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(problem)
         self.place = place
-
-
-class ConfigurationRefused(StoreError):
-    """The configuration cannot be used with this database; the message names the problem and the fix."""
 
 
 class SchemaMismatch(ConfigurationRefused):
