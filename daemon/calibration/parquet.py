@@ -26,7 +26,7 @@ from schemas.checking.problems import printable, suggestion
 
 MIB = 2**20
 BASE_MIB, BASE_CPU_S = 128, 4
-"""What a process may use for a table of no size: memory beyond what its libraries take, and time of a core."""
+"""Limits of a process for a table of no size: memory beyond what its libraries take, and time of a core."""
 TIMES, MIB_A_SECOND = 4, 16
 """And more by the size that a table may have: memory of so many times it, and a second for so many MiB of it."""
 DEADLINE_TIMES = 2

@@ -15,7 +15,7 @@ from backends.postgresql.protocol.copy import NotBinaryCopy
 ROW_FAULTS = frozenset({"22", "23"})
 """Classes of what a row is at fault for: data exceptions, and violations of constraints. All else may pass."""
 TABLE_FAULTS = frozenset({"22P03", "22P04", "23502"})
-"""Of these classes what no row of ours is at fault for: a table was altered, and has other columns or types."""
+"""Errors of these classes that no row of ours is at fault for: a table was altered, and has other columns or types."""
 CHECK = "23514"
 """A check constraint has a name. Without one no partition takes the row: one was dropped, or has other bounds."""
 LACKING_CLASSES = frozenset({"3F", "42"})

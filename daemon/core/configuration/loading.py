@@ -18,7 +18,7 @@ from schemas.config import Config, ConfigError, DatabaseConfig, Problem, Readers
 from schemas.config.listeners import Listener
 
 MOST_BYTES = 4 * 2**20
-"""Of a configuration file: one with 30,000 instruments by name is a tenth of that."""
+"""The most bytes of a configuration file: one with 30,000 instruments by name is a tenth of that."""
 CREDENTIAL = "credential:"
 """Begins a path that names a credential, which systemd hands to a unit by LoadCredential."""
 

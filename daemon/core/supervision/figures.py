@@ -37,7 +37,7 @@ class Figures:
 
     @property
     def unavailable(self) -> dict[str, str]:
-        """What is not available now, and why."""
+        """The figures that are not available now, and why."""
         return {name: f"{why} ({count:,} times)" for name, (why, count) in self._failures.items()}
 
     def ask(self, name: str, figure: Callable[[], T], otherwise: T) -> T:

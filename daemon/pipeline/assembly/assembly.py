@@ -127,7 +127,7 @@ class Assembly:
 
     @property
     def brief_runs(self) -> int:
-        """How many runs of one trigger each followed one another up to now."""
+        """The number of runs in a row, up to now, that had one trigger each."""
         return self._runs.brief
 
     @property

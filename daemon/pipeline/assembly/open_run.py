@@ -41,7 +41,7 @@ class OpenRun:
 
     @property
     def has_begun(self) -> bool:
-        """Whether it has a trigger, open or closed."""
+        """True once it has a trigger, open or closed."""
         return self.progress.front is not None
 
     def recall(self, history: Array) -> None:

@@ -14,7 +14,6 @@ from schemas.readings import Array, InstrumentGroup
 RUNS_MOST = 8
 """Runs with an epoch in memory: the current one, the one before, and some for instruments with epochs of their own."""
 
-
 ROWS_MOST = 64
 """A run of few instruments that is forgotten goes on when most send its epoch, if it has no more triggers than that."""
 
@@ -73,7 +72,7 @@ class OpenRuns:
 
     @property
     def brief(self) -> int:
-        """How many runs of one trigger each followed one another up to now: an epoch changes with each trigger."""
+        """The number of runs in a row, up to now, that had one trigger each: an epoch changes with each trigger."""
         return self._brief if self.current.progress.closed <= 1 else 0
 
     def of_number(self, number: int) -> OpenRun | None:
@@ -110,7 +109,7 @@ class OpenRuns:
 
     @property
     def is_announced(self) -> bool:
-        """Whether the next reading begins the current run, since a restart was announced."""
+        """True where the next reading begins the current run, since a restart was announced."""
         return self.before is not None and not self.current.has_begun
 
     def leaving(self) -> OpenRun | None:
