@@ -1,9 +1,9 @@
 """The store in MongoDB, or in what speaks its protocol.
 
-There are no transactions: every document has an `_id` that follows from what it is, and the position comes last. Read
-`store` first, then `protocol` (documents as bytes), `schema`, `writing`, `reading`, `server` (client, errors, leases);
-`accounts` and `reduced` (what is written down of periods), `retention` and `decimation`, which drop and reduce them;
-and `visits`, the store of mock DIA visits.
+There are no transactions: documents are inserted under an `_id` that follows from what they are, and then the position
+(docs/decisions/0111). Read `store` first, then `protocol` (documents as bytes), `schema`, `writing`, `reading`,
+`server` (client, errors, positions), `retention`; and `visits`, the store of mock DIA visits. There are no conditions,
+folders, decimation or tiers: docs/decisions/0107.
 """
 
 from pathlib import Path

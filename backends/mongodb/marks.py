@@ -10,12 +10,10 @@ from uuid import UUID
 
 from bson import Int64
 
-from backends.decimation.windows import merged
 from backends.diagnosis.marks import stored_mark
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
 from backends.mongodb.server.facts import Database
 from schemas.marks import Mark, MarksWithin
-from schemas.retention import Period, Span
 
 
 class MarkDocuments:
@@ -46,16 +44,6 @@ class MarkDocuments:
         wanted = {"logger": self._logger, "withdrawn_ns": None, "time_ns": {"$lt": query.end_ns}, "$or": lasts}
         newest = self._marks.find(wanted).sort([("time_ns", -1), ("_id", -1)]).limit(query.most)
         return [_mark(found) for found in reversed(await newest.to_list())]
-
-    async def around(self, period: Period, window_ns: int) -> list[Span]:
-        """What of a period lies up to window_ns before or after marks of its group, or of all groups; ascending."""
-        near = {"time_ns": {"$lt": Int64(period.end_ns + window_ns)}}
-        low = Int64(period.start_ns - window_ns)
-        last = {"$or": [{"until_ns": {"$gte": low}}, {"until_ns": None, "time_ns": {"$gte": low}}]}
-        of = {"logger": self._logger, "withdrawn_ns": None, "group": {"$in": [None, period.group]}}
-        found = await self._marks.find({**of, **near, **last}).sort("time_ns").to_list()
-        ends = ((int(each["time_ns"]), each.get("until_ns")) for each in found)
-        return merged((first - window_ns, int(first if last is None else last) + window_ns + 1) for first, last in ends)
 
     async def _write(self, command: str, **what: Any) -> None:
         answer = await self._database.command(command, "marks", writeConcern=self._concern, **what)

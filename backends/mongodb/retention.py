@@ -1,196 +1,158 @@
-"""Dropping a period in MongoDB, where a group is one collection: its documents are counted, and then removed.
+"""Dropping a period in MongoDB: its documents lose their readings, and say so; what they say for the ledger stays.
 
-1. The notice beside the position, between two batches: what is there of the period's time goes, and whoever writes
-   documents of that time later names them in the notice before (`accounts`). So nobody waits while it is counted and
-   removed, and it is the same documents.
-2. They are counted by their `_id`s, and the account is written: from now on they are counted as dropped.
-3. They are removed by their `_id`s, some at a time: a command that is carried out late removes nothing else.
-4. The account says that it ended, and the notice is taken away.
+1. The account of the period, a document of `dropped`, says that it has begun.
+2. Documents of the period's time are changed, some at a time: times and values go, and `dropped` is set. To do that
+   again changes nothing, and each document counts as stored or as dropped at every moment, whoever is killed when.
+3. The dropped documents are counted, and the account says that it ended.
 
-Each step is seen by what is written down, so that whoever comes after a kill goes on. What came since it began is read
-after the `_id`s were found: a document that has come since has been named by then.
+A document that comes later with a time of the period keeps its readings.
 """
 
-from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from bson import Int64
 
-from backends.base import StoreBusy, StoreError
+from backends.base import StoreError
 from backends.diagnosis.retention import no_such, see_clocks
-from backends.mongodb.accounts import ACCOUNTS, RULES, Notice, account_fields, account_in, account_of, notice_in
-from backends.mongodb.protocol.formats import data_format, no_ids
-from backends.mongodb.protocol.spans import STRETCH, widened_by, widened_by_ids
+from backends.mongodb.protocol.triggers import ids_of
 from backends.mongodb.reading import documents
-from backends.mongodb.reading.counting import ledger_sum
+from backends.mongodb.reading.counting import count, skipped
 from backends.mongodb.reading.group import GroupReader
-from backends.mongodb.reduced import Reduced, by_run_of
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
-from backends.mongodb.server.facts import server_ns
-from backends.mongodb.writing.removing import REMOVED_AT_ONCE
-from backends.mongodb.writing.writer import MongodbGroupWriter
-from schemas.batch import Layout
+from backends.mongodb.server.facts import Database, server_ns
 from schemas.readings import Array
 from schemas.retention import Dropped, Period, Rule
 
+ACCOUNTS = "dropped"
+"""The collection of accounts."""
+NUMBERS = ("triggers", "readings", "missing", "skipped", "size_bytes")
+REDUCED_AT_ONCE = 1_000
+"""So many documents are changed with one command, which the server has on its disk before the next: the writing
+meanwhile does not wait for more."""
 
-class _Counted(NamedTuple):
-    """How many documents there are by run, and between which triggers: `STRETCH`, shape (runs,)."""
 
-    stored: Counter[int]
-    spans: Array
+async def accounts_of(database: Database, group: str) -> tuple[Dropped, ...]:
+    """Return the accounts of a group's periods, in the order in which they were begun."""
+    found = await database.get_collection(ACCOUNTS).find({"group": group}).to_list()
+    return tuple(sorted(map(_account, found), key=lambda each: (each.begun_ns, each.period.start_ns)))
+
+
+async def accounts_at(database: Database, group: str, first_ns: int, last_ns: int) -> list[Dropped]:
+    """Return the accounts of the periods that have some of the times from first_ns to last_ns."""
+    times = {"start_ns": {"$lte": Int64(last_ns)}, "end_ns": {"$gt": Int64(first_ns)}}
+    found = await database.get_collection(ACCOUNTS).find({"group": group, **times}).to_list()
+    return [_account(each) for each in found]
 
 
 class MongodbDropping:
     """Drops periods of one group.
 
-    Args:
-        writer: of the group; it has the lease.
-        concern: how durably accounts are written, and documents removed.
-        target: what messages call the server.
+    concern: how durably it is written. target: what messages call the server.
     """
 
-    def __init__(self, group: GroupReader, writer: MongodbGroupWriter, *, concern: dict[str, Any], target: str) -> None:
-        self._group = group
-        self._of = group.of
-        self._database = group.database
-        self._writer = writer
+    def __init__(self, reader: GroupReader, *, concern: dict[str, Any], target: str) -> None:
+        self._reader = reader
+        self._database = reader.database
         self._concern = concern
         self._target = target
 
     async def drop(self, period: Period, rule: Rule, at_ns: int) -> Dropped:
         """Drop a period, or go on where that was begun; see `backends.base.Store.drop`."""
-        notice = await self._under_way() or await self._begin(period, rule, at_ns)
-        if notice.period != period:
-            raise StoreError(f"{notice.period.name} of group {period.group!r} is being dropped, and has to end first")
-        account = await self._written(notice) or await self._count(notice)
-        if account.dropped_ns is None:
-            while await self._remove(notice):
-                pass
-            await self._remove_figures(period)
-            account = await self._end(notice, account, at_ns)
-        await self._writer.end_dropping(notice)
+        account = await self._begun(period) or await self._begin(period, rule, at_ns)
+        there = {**documents.within(period.start_ns, period.end_ns), "dropped": False}
+        async with aclosing(self._reader.heads(there)) as found:
+            async for heads in found:
+                await self._drop(heads, there)
+        counted = await self._counted(replace(account, dropped_ns=at_ns))
+        await self._write("update", updates=[{"q": {"_id": _key(period)}, "u": _document(counted)}])
+        return counted
+
+    async def _begun(self, period: Period) -> Dropped | None:
+        """Return the account of a period that was begun and has not ended."""
+        accounts = await accounts_of(self._database, period.group)
+        for account in accounts:
+            if account.dropped_ns is None and account.period != period:
+                name = account.period.name
+                raise StoreError(f"{name} of group {period.group!r} is being dropped, and has to end first")
+        mine = [each for each in accounts if each.period == period]
+        if mine and mine[0].dropped_ns is not None:
+            raise no_such(period)
+        return mine[0] if mine else None
+
+    async def _begin(self, period: Period, rule: Rule, at_ns: int) -> Dropped:
+        if rule is Rule.AGE:
+            see_clocks(at_ns, await server_ns(self._database))
+        there = {**documents.within(period.start_ns, period.end_ns), "dropped": False}
+        if await self._reader.collection.find_one(there, {"_id": 1}) is None:
+            raise no_such(period)
+        account = Dropped(period=period, rule=rule, begun_ns=at_ns)
+        await self._write("insert", documents=[_document(account)])
         return account
 
-    async def _under_way(self) -> Notice | None:
-        """The notice of a drop that was begun and has not ended; one that a kill has left is taken away."""
-        notice = await self._writer.dropping()
-        account = None if notice is None else await self._written(notice)
-        if notice is None or account is None or account.dropped_ns is None:
-            return notice
-        await self._writer.end_dropping(notice)
-        return None
+    async def _drop(self, heads: Array, there: documents.Filter) -> None:
+        gone = {"$set": {"dropped": True}, "$unset": {"times": "", "values": ""}}
+        for wanted in documents.with_ids(ids_of(heads["row"], heads["part"]), REDUCED_AT_ONCE):
+            # Without an index all is read: the times leave less to compare.
+            filter_ = wanted if self._reader.server.uses_indexes else {**there, **wanted}
+            await self._write("update", self._reader.of.data, updates=[{"q": filter_, "u": gone, "multi": True}])
 
-    async def _begin(self, period: Period, rule: Rule, at_ns: int) -> Notice:
-        begun = Notice(period=period, rule=rule, begun_ns=at_ns, kept=no_ids(self._of.layout))
-        # An account that did not end, without a notice: the position was lost, and made again.
-        unfinished = {**_of(period), "rule": {"$in": list(RULES)}, "dropped_ns": None}
-        left = await self._database.get_collection(ACCOUNTS).find_one(unfinished)
-        if left is not None:
-            account = account_in(left)
-            begun = replace(begun, rule=account.rule, begun_ns=account.begun_ns)
-        else:
-            if rule is Rule.AGE:
-                see_clocks(at_ns, await server_ns(self._database))
-            is_there = await self._group.data.find_one(self._within(period), {"_id": 1}) is not None
-            if not is_there and await self._reduced(period) is None:
-                raise no_such(period)
-        await self._writer.begin_dropping(begun)
-        return begun
-
-    async def _written(self, notice: Notice) -> Dropped | None:
-        """The account, where it was counted."""
-        found = await self._database.get_collection(ACCOUNTS).find_one({"_id": notice.key})
-        return None if found is None else account_in(found)
-
-    async def _count(self, notice: Notice) -> Dropped:
-        """Count what goes, and what the ledger says of its triggers; write the account."""
-        reduced = await self._reduced(notice.period)
-        counted = await self._counted(notice, no_ids(self._of.layout) if reduced is None else reduced.again)
-        spans = counted.spans if reduced is None else widened_by(counted.spans, reduced.spans)
-        triggers, arrived, expected, skipped = [
-            await ledger_sum(self._group, notice.period, spans, what)
-            for what in (1, "$arrived", "$expected", "$skipped")
-        ]
-        stored = counted.stored.total()
-        left = arrived - (0 if reduced is None else reduced.account.readings) if len(counted.spans) else 0
-        account = replace(
-            notice.account(),
-            stored=dict(counted.stored),
-            triggers=triggers,
-            readings=stored if self._of.layout is Layout.ROWS else left,
-            missing=expected - arrived,
-            skipped=skipped,
-            size_bytes=stored * data_format(self._of.group, self._of.layout).width,
+    async def _counted(self, account: Dropped) -> Dropped:
+        """Count what was dropped."""
+        period = account.period
+        within = {**documents.within(period.start_ns, period.end_ns), "dropped": True}
+        runs = await count(self._reader, within)
+        numbers = {
+            name: sum(counted[name] for counted in runs.values()) for name in ("triggers", "arrived", "expected")
+        }
+        nbytes = self._reader.width - self._reader.header_width
+        return replace(
+            account,
+            stored={run: counted["dropped"] for run, counted in runs.items()},
+            triggers=numbers["triggers"],
+            readings=numbers["arrived"],
+            missing=numbers["expected"] - numbers["arrived"],
+            skipped=sum(map(skipped, runs.values())),
+            size_bytes=numbers["triggers"] * nbytes,
         )
-        await self._write("insert", ACCOUNTS, documents=[account_fields(notice, account)])
-        # Another daemon may have written it: then more has gone since than was found here.
-        return await self._written(notice) or account
 
-    async def _reduced(self, period: Period) -> Reduced | None:
-        """The account of the period where it was reduced."""
-        return (await account_of(self._database, self._of.data, self._of.layout)).reduced_of(period)
-
-    async def _counted(self, notice: Notice, again: Array) -> _Counted:
-        """Count what goes. again: these are in the account already, of what was reduced."""
-        stored: Counter[int] = Counter()
-        spans = np.empty(0, STRETCH)
-        async with aclosing(self._what_goes(notice)) as found:
-            async for ids in found:
-                stored += by_run_of(ids[~np.isin(ids, again)])
-                spans = widened_by_ids(spans, ids)
-        return _Counted(stored, spans)
-
-    async def _remove(self, notice: Notice) -> bool:
-        """Remove what goes; whether there was any."""
-        there = False
-        async with aclosing(self._what_goes(notice)) as found:
-            async for ids in found:
-                for wanted in documents.with_ids(ids, REMOVED_AT_ONCE):
-                    there = True
-                    # Without an index all is read: the times leave less to compare.
-                    filter_ = wanted if self._group.server.uses_indexes else {**self._within(notice.period), **wanted}
-                    await self._write("delete", self._of.data, deletes=[{"q": filter_, "limit": 0}])
-        return there
-
-    async def _remove_figures(self, period: Period) -> None:
-        """Remove what the period was reduced to: since it was counted nobody has asked for that."""
-        reduced = await self._reduced(period)
-        for mark in [] if reduced is None else reduced.marks["mark"].tolist():
-            await self._write("delete", self._of.reduced, deletes=[{"q": documents.figures_of_mark(mark), "limit": 0}])
-
-    async def _what_goes(self, notice: Notice) -> AsyncGenerator[Array, None]:
-        """The `_id`s of what was there of a period when it began; void, shape (n,), as they come."""
-        within = self._within(notice.period)
-        async with aclosing(self._group.ids(within)) as found:
-            async for ids in found:
-                kept = await self._kept(notice)
-                yield ids[~np.isin(ids, kept)] if len(kept) else ids
-
-    async def _kept(self, notice: Notice) -> Array:
-        """What has come since the drop began: as it is written down, since another daemon may write by now."""
-        found = await self._database.get_collection("positions").find_one({"_id": self._of.data})
-        written = notice_in(found, self._of.layout)
-        if written is None or written.key != notice.key:
-            raise StoreBusy(f"another daemon has dropped {notice.period.name} of group {notice.period.group!r}")
-        return written.kept
-
-    async def _end(self, notice: Notice, account: Dropped, at_ns: int) -> Dropped:
-        ended = {"q": {"_id": notice.key, "dropped_ns": None}, "u": {"$set": {"dropped_ns": Int64(at_ns)}}}
-        await self._write("update", ACCOUNTS, updates=[ended])
-        return await self._written(notice) or account
-
-    async def _write(self, command: str, collection: str, **what: Any) -> None:
+    async def _write(self, command: str, collection: str = ACCOUNTS, **what: Any) -> None:
         answer = await self._database.command(command, collection, writeConcern=self._concern, **what)
         check_answer(answer, self._target, but=DUPLICATE_KEY)
 
-    def _within(self, period: Period) -> documents.Filter:
-        return documents.readings_of_period(period, self._of.group, self._of.layout, self._group.server)
+
+def _key(period: Period) -> str:
+    return f"{period.group}:{period.name}:{period.start_ns}"
 
 
-def _of(period: Period) -> dict[str, Any]:
-    return {"group": period.group, "name": period.name, "start_ns": Int64(period.start_ns)}
+def _document(account: Dropped) -> dict[str, Any]:
+    period, ended = account.period, account.dropped_ns
+    return {
+        "_id": _key(period),
+        "group": period.group,
+        "name": period.name,
+        "start_ns": Int64(period.start_ns),
+        "end_ns": Int64(period.end_ns),
+        "rule": account.rule.value,
+        "begun_ns": Int64(account.begun_ns),
+        "dropped_ns": None if ended is None else Int64(ended),
+        "stored": [{"run": run, "count": Int64(counted)} for run, counted in account.stored.items()],
+        **{name: Int64(getattr(account, name)) for name in NUMBERS},
+    }
+
+
+def _account(found: Mapping[str, Any]) -> Dropped:
+    period = Period(
+        group=found["group"], name=found["name"], start_ns=int(found["start_ns"]), end_ns=int(found["end_ns"])
+    )
+    numbers: dict[str, Any] = {name: int(found[name]) for name in NUMBERS}
+    return Dropped(
+        period=period,
+        rule=Rule(found["rule"]),
+        begun_ns=int(found["begun_ns"]),
+        dropped_ns=None if found["dropped_ns"] is None else int(found["dropped_ns"]),
+        stored={int(each["run"]): int(each["count"]) for each in found["stored"]},
+        **numbers,
+    )

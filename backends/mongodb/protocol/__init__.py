@@ -1,1 +1,1 @@
-"""Documents as bytes: BSON of fixed width, written and read with numpy (`documents`); those of a group (`formats`)."""
+"""Documents as bytes: their layout (`documents`), and what those of a group say (`triggers`)."""

@@ -1,4 +1,4 @@
-"""One group as it is asked about: its ledger rows and readings, at once or in chunks."""
+"""One group as it is queried: its ledger rows and readings, at once or in chunks."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -6,26 +6,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.mongodb.protocol.documents import id_dtype, turned
-from backends.mongodb.protocol.formats import (
-    BATCH,
-    TRIGGER_ID,
-    arrays_format,
-    data_format,
-    decode_entries,
-    decode_ledger,
+from backends.mongodb.protocol.triggers import (
+    REVISION,
+    Merged,
+    decode_heads,
     decode_readings,
-    ids_format,
-    ledger_format,
-    marked_ids_format,
-    marks_of_readings,
+    document_format,
+    head_dtype,
+    keys_of,
+    merged,
+    once,
+    projection,
+    slice_of,
 )
 from backends.mongodb.reading import documents
 from backends.mongodb.schema.create import GroupCollections
 from backends.mongodb.server.facts import Database, Server
-from schemas.batch import Layout
 from schemas.ledger import ledger_dtype
-from schemas.readings import Array
+from schemas.readings import Array, InstrumentGroup
 
 CHUNK_BYTES = 2 * 1024 * 1024
 """About so much is taken apart at once: the event loop has its turn in between."""
@@ -33,109 +31,116 @@ CHUNK_BYTES = 2 * 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class GroupReader:
-    """The collections of a group, the server that has them, and the logger that writes them."""
+    """The collection of a group, and the server that has it."""
 
     database: Database
     server: Server
     of: GroupCollections
-    logger: str
 
     @property
-    def data(self) -> documents.Collection:
-        """The readings' collection."""
+    def group(self) -> InstrumentGroup:
+        """The group."""
+        return self.of.group
+
+    @property
+    def collection(self) -> documents.Collection:
+        """Its collection."""
         return self.database.get_collection(self.of.data)
 
-    async def ledger(self, filter_: documents.Filter, sort: documents.Sort, most: int = 1) -> Array:
-        """Find ledger rows, `most` at most; `ledger_dtype(size)`."""
-        size = self.of.group.size
-        if most < 1:
-            return np.empty(0, ledger_dtype(size))
-        form = ledger_format(size, self.logger)
-        found = await documents.found(self._ledger, filter_, form, sort, most)
-        return decode_ledger(found, size, self.logger)
-
-    async def ledger_of_triggers(self, run: int, triggers: Array) -> Array:
-        """Find the ledger rows of triggers of a run, in any order; `ledger_dtype(size)`."""
-        ids = np.empty(len(triggers), id_dtype(reading=False))
-        ids["run"], ids["trigger"] = run, turned(triggers)
-        ledger, form = self._ledger, ledger_format(self.of.group.size, self.logger)
-        found = await documents.by_ids(ledger, ids.view(TRIGGER_ID), form, self.server)
-        rows = decode_ledger(found, self.of.group.size, self.logger)
-        # Where there is no index to use, all between the first and the last of them are found.
-        return np.asarray(rows[np.isin(rows["trigger"], triggers)])
-
-    async def entries(self, stretches: Array) -> Array:
-        """Find the ledger entries of stretches of triggers (run, first, last), and perhaps others."""
-        found, form = bytearray(), ledger_format(self.of.group.size, self.logger)
-        for wanted in documents.in_stretches(stretches, Layout.ARRAYS, self.server):
-            found += await documents.found(self._ledger, wanted, form)
-        return decode_entries(found, self.of.group.size, self.logger)
+    @property
+    def header_width(self) -> int:
+        """Bytes of a document without its readings."""
+        return document_format(self.group, 0).width
 
     @property
-    def _ledger(self) -> documents.Collection:
-        return self.database.get_collection(self.of.ledger)
+    def width(self) -> int:
+        """Bytes of a document with all readings that it may have."""
+        return document_format(self.group, slice_of(self.group) or self.group.size).width
 
-    async def readings(self, filter_: documents.Filter, sort: documents.Sort = (), most: int = 0) -> Array:
-        """Find readings, all at once, of `most` documents at most; `answer_dtype(group)`."""
-        return self.decoded(await self.found(filter_, sort, most))
+    # --- the ledger -------------------------------------------------------------------------------------------------
 
-    async def found(self, filter_: documents.Filter, sort: documents.Sort = (), most: int = 0) -> bytearray:
-        """Find documents of readings, all at once, `most` at most."""
-        return await documents.found(self.data, filter_, data_format(self.of.group, self.of.layout), sort, most)
-
-    def decoded(self, found: bytes | bytearray, without: Array | None = None) -> Array:
-        """Readings of documents, without those of some `_id`s (void, shape (n,)); `answer_dtype(group)`."""
-        if without is not None and len(without):
-            form = data_format(self.of.group, self.of.layout)
-            every = form.parse(found)
-            found = every[~np.isin(form.columns(every)["_id"], without)].tobytes()
-        return decode_readings(found, self.of.group, self.of.layout)
-
-    async def ids(self, filter_: documents.Filter) -> AsyncGenerator[Array, None]:
-        """Find the `_id`s of readings' documents, some at a time; void, shape (n,)."""
-        form = ids_format(self.of.layout)
-        async with aclosing(documents.batches(self.data, filter_, form, fields={"_id": 1})) as batches:
+    async def heads(
+        self, filter_: documents.Filter, sort: documents.Sort = (), *, most: int = 0, enough: int = 0
+    ) -> AsyncGenerator[Array, None]:
+        """Find what documents say beside their readings, some at a time; `head_dtype(size)`."""
+        found = documents.batches(
+            self.collection,
+            filter_,
+            self.header_width,
+            sort,
+            most=most,
+            enough=enough or CHUNK_BYTES // self.header_width,
+            fields=projection(self.group.size),
+        )
+        async with aclosing(found) as batches:
             async for batch in batches:
-                yield np.ascontiguousarray(form.columns(form.parse(batch))["_id"])
+                yield decode_heads(batch, self.group)
 
-    async def marked_ids(self, stretches: Array) -> AsyncGenerator[tuple[Array, Array], None]:
-        """Find the `_id`s of readings' documents of stretches of triggers, and perhaps others, some at a time.
+    async def all_heads(self, filter_: documents.Filter, sort: documents.Sort = (), most: int = 0) -> Array:
+        """Find them all at once, `most` at most."""
+        async with aclosing(self.heads(filter_, sort, most=most)) as found:
+            return np.concatenate([np.empty(0, head_dtype(self.group.size)), *[each async for each in found]])
 
-        With the marks of their batches, int32, shape (n,).
-        """
-        form = marked_ids_format(self.of.layout)
-        for wanted in documents.in_stretches(stretches, self.of.layout, self.server):
-            found = documents.batches(self.data, wanted, form, fields={"_id": 1, BATCH: 1})
-            async with aclosing(found) as batches:
-                async for batch in batches:
-                    columns = form.columns(form.parse(batch))
-                    yield np.ascontiguousarray(columns["_id"]), np.ascontiguousarray(columns[BATCH])
+    async def ledger_end(self, filter_: documents.Filter, sort: documents.Sort, most: int = 1) -> Array:
+        """Find the ledger rows of the first `most` triggers in an order by `_id`, ascending by run and trigger."""
+        parts = [np.empty(0, head_dtype(self.group.size))]
+        if most < 1:
+            return parts[0]["row"]
+        # One more than is wanted: only then the last one is whole.
+        async with aclosing(self.heads(filter_, sort, enough=most + 1)) as found:
+            async for heads in found:
+                parts.append(heads[(heads["part"] == 0) | (heads["part"] >= REVISION)])
+                if len(np.unique(keys_of(np.concatenate(parts)["row"]))) > most:
+                    break
+        rows = merged(np.concatenate(parts), self.group.size).rows
+        return rows[-most:] if list(sort) == list(documents.NEWEST_FIRST) else rows[:most]
 
-    async def marked(self, filter_: documents.Filter) -> AsyncGenerator[tuple[Array, Array], None]:
-        """Find readings, some at a time, and the marks of their batches: int32, shape (readings,)."""
-        async with aclosing(self._batches(filter_, ())) as batches:
+    async def ledger_of(self, keys: Array) -> Array:
+        """Find the ledger rows of triggers (`KEY`), by run and trigger."""
+        parts = [await self.all_heads(wanted) for wanted in documents.of_triggers(keys, self.server)]
+        heads = np.concatenate([np.empty(0, head_dtype(self.group.size)), *parts])
+        return merged(heads[np.isin(keys_of(heads["row"]), keys)], self.group.size).rows
+
+    async def whole_ledger(self, filter_: documents.Filter) -> AsyncGenerator[Merged, None]:
+        """Go through triggers in the order of `_id`, some at a time."""
+        rest = np.empty(0, head_dtype(self.group.size))
+        async with aclosing(self.heads(filter_, documents.OLDEST_FIRST)) as found:
+            async for heads in found:
+                rest = np.concatenate([rest, heads])
+                keys = keys_of(rest["row"])
+                # The last one may go on in the next batch.
+                is_last = keys == keys[-1:]
+                if not is_last.all():
+                    yield merged(rest[~is_last], self.group.size)
+                    rest = rest[is_last]
+        if len(rest):
+            yield merged(rest, self.group.size)
+
+    def no_ledger(self) -> Array:
+        """Return no ledger rows."""
+        return np.empty(0, ledger_dtype(self.group.size))
+
+    # --- readings ---------------------------------------------------------------------------------------------------
+
+    async def whole(self, filter_: documents.Filter) -> bytearray:
+        """Find documents, all at once, one after the other."""
+        data = bytearray()
+        async with aclosing(documents.batches(self.collection, filter_, self.width)) as batches:
             async for batch in batches:
-                yield self.decoded(batch), marks_of_readings(batch, self.of.group, self.of.layout)
+                data += batch
+        return data
+
+    async def readings(self, filter_: documents.Filter) -> Array:
+        """Find readings, all at once; `answer_dtype(group)`, by trigger and instrument."""
+        return once(decode_readings(await self.whole(filter_), self.group))
 
     async def chunks(
-        self, filter_: documents.Filter, sort: documents.Sort = (), *, without: Array | None = None
-    ) -> AsyncGenerator[Array, None]:
-        """Find readings, some at a time, without those of some `_id`s; `answer_dtype(group)`."""
-        async with aclosing(self._batches(filter_, sort)) as batches:
-            async for batch in batches:
-                yield self.decoded(batch, without)
-
-    async def triggers(
-        self, filter_: documents.Filter, sort: documents.Sort
+        self, filter_: documents.Filter, sort: documents.Sort = ()
     ) -> AsyncGenerator[tuple[int, Array], None]:
-        """Find triggers of the arrays layout, some at a time: the earliest one's time in ns, and their readings."""
-        form = arrays_format(self.of.group)
-        async with aclosing(self._batches(filter_, sort)) as batches:
+        """Find readings, some at a time: the earliest trigger's time in ns, and readings, `answer_dtype(group)`."""
+        enough = max(1, CHUNK_BYTES // self.width)
+        async with aclosing(documents.batches(self.collection, filter_, self.width, sort, enough=enough)) as batches:
             async for batch in batches:
-                times = form.columns(form.parse(batch))["time_ns"]
-                if len(times):
-                    yield int(times.min()), self.decoded(batch)
-
-    def _batches(self, filter_: documents.Filter, sort: documents.Sort) -> AsyncGenerator[bytes, None]:
-        form = data_format(self.of.group, self.of.layout)
-        return documents.batches(self.data, filter_, form, sort, enough=max(1, CHUNK_BYTES // form.width))
+                heads = decode_heads(batch, self.group)
+                if len(heads):
+                    yield int(heads["row"]["time_ns"].min()), once(decode_readings(batch, self.group))

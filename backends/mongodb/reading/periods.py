@@ -1,9 +1,9 @@
-"""The periods of a group: stretches of time that the ledger has triggers of, as partitions are of SQL databases.
+"""The periods of a group: stretches of time that it has triggers of, as partitions are of SQL databases.
 
 They are found without reading what is in them. By the index of time the first and the last document of each is looked
-up, two questions a period, and remembered: later calls look at the newest two, and at what comes after them. How many
+up, two queries a period, and remembered: later calls look at the newest two, and at what comes after them. How many
 documents a period has is not counted, but estimated: each has its part of all by how long it is from its first document
-to its last. A server that uses no index reads its ledger instead.
+to its last. A server that uses no index reads all times instead.
 """
 
 import asyncio
@@ -13,21 +13,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from bson import Int64, ObjectId
+from bson import Int64
 
 from backends.base import Partition
 from backends.columns.partitions import FUTURE_NS, PAST_NS, UNITS, PartitionUnit, partition_of
 from backends.columns.partitions import Partition as Stretch
-from backends.mongodb.accounts import Account, account_of
-from backends.mongodb.protocol.documents import DocumentFormat, id_bytes, number
-from backends.mongodb.protocol.formats import data_format, ledger_format
+from backends.mongodb.protocol.documents import DocumentFormat, number
 from backends.mongodb.reading import documents
+from backends.mongodb.reading.documents import LEAST
 from backends.mongodb.reading.group import GroupReader
-from backends.mongodb.reading.snapshot import LEAST_NS, TOGETHER
-from backends.mongodb.reduced import Reduced
 from schemas.batch import Layout
-from schemas.decimation import figures_bytes
-from schemas.readings import Array, InstrumentGroup
+from schemas.readings import Array
 from schemas.retention import Dropped, Span, are_within, spans_of
 
 AT_ONCE = 1_000
@@ -38,7 +34,7 @@ AGAIN = 2
 """So many of the newest ones are looked up by each call."""
 TRIED = 20
 """So many documents at the beginning of a period are looked at: some of them may be there by a wrong clock."""
-FIELDS = {"_id": 0, "run": 1, "trigger_id": 1, "time_ns": 1}
+FIELDS = {"_id": 0, "time_ns": 1, "closed_ns": 1}
 TIMES = DocumentFormat([number("time_ns", "<i8"), number("closed_ns", "<i8")])
 
 
@@ -52,10 +48,10 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Amounts:
-    """How many documents of readings and of the ledger there are, and how wide each is, in bytes, uncompressed."""
+    """Number of triggers, rows that each counts as, and its bytes: of readings, and of the rest."""
 
-    readings: int
     triggers: int
+    rows: int
     reading_bytes: int
     trigger_bytes: int
 
@@ -66,23 +62,24 @@ class Periods:
     def __init__(self, unit: PartitionUnit) -> None:
         self._unit = unit
         self._known: dict[int, Extent] = {}
-        self._reached_ns = LEAST_NS
+        self._reached_ns = LEAST
         self._since_s: float | None = None
 
-    async def partitions(self, group: GroupReader) -> tuple[Partition, ...]:
-        """Those with readings, those that were reduced and those that were dropped, in order of time."""
-        account = await account_of(group.database, group.of.data, group.of.layout)
-        spans = spans_of(each.period for each in account.all())
+    async def partitions(self, group: GroupReader, account: Sequence[Dropped]) -> tuple[Partition, ...]:
+        """Return those with readings, and those that were dropped, in order of time."""
+        spans = spans_of(each.period for each in account)
         if group.server.uses_indexes:
             known = await self._by_index(group, spans)
         else:
             known = await _by_reading(group, self._unit, spans)
-        return tuple(_listed(known, account, await _amounts(group), group.of.group))
+        amounts = amounts_of(group, int((await group.database.command("collStats", group.of.data))["count"]))
+        found = [*shared(known, account, amounts), *(_of_dropped(each, amounts) for each in account)]
+        return tuple(sorted(found, key=lambda each: each.start_ns))
 
     async def _by_index(self, group: GroupReader, spans: Sequence[Span]) -> list[Extent]:
         now_s = asyncio.get_running_loop().time()
         if self._since_s is None or now_s - self._since_s > REMEMBERED_S:
-            self._known, self._reached_ns, self._since_s = {}, LEAST_NS, now_s
+            self._known, self._reached_ns, self._since_s = {}, LEAST, now_s
         # A period that was dropped since is known no more.
         self._known = {start: each for start, each in self._known.items() if not _is_gone(each.stretch, spans)}
         at_ns: int | None = min([self._reached_ns, *sorted(self._known)[-AGAIN:][:1]])
@@ -105,46 +102,38 @@ class Periods:
         stretch = partition_of(first_ns, self._unit)
         last = await _ends(group, {"$gte": Int64(first_ns), "$lt": Int64(stretch.end_ns)}, -1, 1)
         there = [*(each for each in found if each["time_ns"] < stretch.end_ns), *last]
-        if await _is_any_near(group, there):
+        times, closed = np.array([[each["time_ns"], each["closed_ns"]] for each in there], np.int64).T
+        if _are_near(times, closed).any():
             self._known[stretch.start_ns] = Extent(stretch, first_ns, int(there[-1]["time_ns"]))
         # The last one that there is may end beyond what int64 holds.
         return stretch.end_ns if stretch.end_ns > at_ns else None
 
 
+def amounts_of(group: GroupReader, triggers: int) -> Amounts:
+    """Return the amounts of so many documents."""
+    is_arrays = group.of.layout is Layout.ARRAYS
+    return Amounts(
+        triggers=triggers,
+        rows=1 if is_arrays else group.group.size,
+        reading_bytes=group.width - group.header_width,
+        trigger_bytes=group.header_width,
+    )
+
+
 async def _ends(group: GroupReader, times: Mapping[str, Int64], direction: int, most: int) -> list[dict[str, Any]]:
-    """The first (direction 1) or the last (-1) documents of some times, `most` at most, in that order."""
-    wanted: list[documents.Filter] = [{"time_ns": times}]
-    if group.of.layout is Layout.ROWS:
-        # The index is by instrument and time: of so many the server merges the ends, and sorts nothing.
-        numbers = list(range(group.of.group.size))
-        some = (numbers[start : start + TOGETHER] for start in range(0, len(numbers), TOGETHER))
-        wanted = [{"instrument": {"$in": each}, "time_ns": times} for each in some]
-    found = []
-    for each in wanted:
-        found += await group.data.find(each, FIELDS, sort=[("time_ns", direction)], limit=most).to_list()
-    return sorted(found, key=lambda each: direction * int(each["time_ns"]))[:most]
-
-
-async def _is_any_near(group: GroupReader, found: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the time of any document is near the moment when its trigger was closed: it is no wrong clock's."""
-    ids = [ObjectId(id_bytes(each["run"], each["trigger_id"])) for each in found]
-    ledger = group.database.get_collection(group.of.ledger).find({"_id": {"$in": ids}}, {"closed_ns": 1})
-    closed = {each["_id"]: int(each["closed_ns"]) for each in await ledger.to_list()}
-    known = [(int(each["time_ns"]), closed[id_]) for each, id_ in zip(found, ids, strict=True) if id_ in closed]
-    return bool(_are_near(*np.array(known, np.int64).reshape(-1, 2).T).any())
+    """Return the first (direction 1) or the last (-1) documents of some times, `most` at most, in that order."""
+    return await group.collection.find({"time_ns": times}, FIELDS, sort=[("time_ns", direction)], limit=most).to_list()
 
 
 def _are_near(times: Array, closed: Array) -> Array:
-    """Which triggers' times (int64, shape (n,)) have partitions in SQL, by when they were closed: bool, shape (n,)."""
+    """Tell which triggers' times (int64, shape (n,)) have partitions in SQL, by when they were closed: bool, (n,)."""
     return (times >= closed - PAST_NS) & (times <= closed + FUTURE_NS)
 
 
 async def _by_reading(group: GroupReader, unit: PartitionUnit, spans: Sequence[Span]) -> list[Extent]:
-    """The periods with readings, by all of the ledger."""
+    """Find the periods with readings by the times of all documents."""
     ends: dict[int, tuple[int, int]] = {}
-    ledger = group.database.get_collection(group.of.ledger)
-    fields = {"_id": 0, "time_ns": 1, "closed_ns": 1}
-    async with aclosing(documents.batches(ledger, {}, TIMES, fields=fields)) as found:
+    async with aclosing(documents.batches(group.collection, {}, TIMES.width, fields=FIELDS)) as found:
         async for batch in found:
             columns = TIMES.columns(TIMES.parse(batch))
             times = columns["time_ns"]
@@ -161,66 +150,20 @@ def _is_gone(stretch: Stretch, spans: Sequence[Span]) -> bool:
     return any(span.start_ns <= stretch.start_ns and stretch.end_ns <= span.end_ns for span in spans)
 
 
-async def _amounts(group: GroupReader) -> Amounts:
-    counts = [
-        int((await group.database.command("collStats", each))["count"]) for each in (group.of.data, group.of.ledger)
-    ]
-    return Amounts(
-        readings=counts[0],
-        triggers=counts[1],
-        reading_bytes=data_format(group.of.group, group.of.layout).width,
-        trigger_bytes=ledger_format(group.of.group.size, group.logger).width,
-    )
-
-
-def _listed(known: Sequence[Extent], account: Account, amounts: Amounts, group: InstrumentGroup) -> Iterator[Partition]:
-    """Those with readings, those that were reduced, and those that were dropped, of which the ledger is there."""
-    reduced = {each.period.start_ns: each for each in account.figures().values()}
-    whole = {start: each for start, each in reduced.items() if each.account.reduced_ns is not None}
-    dropped = account.all()
-    others = Amounts(
-        readings=max(0, amounts.readings - sum(each.left for each in whole.values())),
-        triggers=max(0, amounts.triggers - sum(each.account.triggers for each in whole.values())),
-        reading_bytes=amounts.reading_bytes,
-        trigger_bytes=amounts.trigger_bytes,
-    )
-    found = [*shared([each for each in known if each.stretch.start_ns not in whole], dropped, others)]
-    there = {each.start_ns for each in found}
-    found += [_of_reduced(each, amounts, group) for start, each in reduced.items() if start not in there]
-    found += [_of_dropped(each, amounts) for each in dropped]
-    yield from sorted(found, key=lambda each: each.start_ns)
-
-
 def shared(known: Sequence[Extent], account: Sequence[Dropped], amounts: Amounts) -> Iterator[Partition]:
     """Divide all documents among the periods with readings, by how long each is."""
     lasts = [each.last_ns - each.first_ns + 1 for each in known]
     triggers = max(0, amounts.triggers - sum(each.triggers for each in account))
     for each, last in zip(known, lasts, strict=True):
-        part = last / sum(lasts)
-        rows = max(1, round(part * amounts.readings))
-        nbytes = rows * amounts.reading_bytes
+        part = max(1, round(last / sum(lasts) * triggers))
         yield Partition(
             name=each.stretch.label,
             start_ns=each.stretch.start_ns,
             end_ns=each.stretch.end_ns,
-            rows=rows,
-            size_bytes=nbytes + round(part * triggers) * amounts.trigger_bytes,
-            readings_bytes=nbytes,
-            may_reduce=True,
+            rows=part * amounts.rows,
+            size_bytes=part * (amounts.reading_bytes + amounts.trigger_bytes),
+            readings_bytes=part * amounts.reading_bytes,
         )
-
-
-def _of_reduced(reduced: Reduced, amounts: Amounts, group: InstrumentGroup) -> Partition:
-    period, nbytes = reduced.period, reduced.left * amounts.reading_bytes
-    return Partition(
-        name=period.name,
-        start_ns=period.start_ns,
-        end_ns=period.end_ns,
-        rows=reduced.left,
-        size_bytes=nbytes + figures_bytes(reduced.account, group) + reduced.account.triggers * amounts.trigger_bytes,
-        readings_bytes=nbytes,
-        may_reduce=True,
-    )
 
 
 def _of_dropped(account: Dropped, amounts: Amounts) -> Partition:

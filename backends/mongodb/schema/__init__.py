@@ -1,1 +1,1 @@
-"""The collections: created or checked (`create`), views, written down (`script`), removed (`removal`)."""
+"""The collections: created or checked (`create`), written down (`script`), removed (`removal`)."""

@@ -4,112 +4,86 @@ Without transactions the description of a group goes first: what a crash leaves 
 is made complete at the next start.
 """
 
+import asyncio
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pymongo
 from pymongo.errors import OperationFailure
 
 from backends.base import SchemaMismatch, StoreError
-from backends.columns.stored import STORED_DTYPES
 from backends.diagnosis.schema import Stored, difference, gone, mismatch_of
-from backends.mongodb.accounts import ACCOUNT_INDEXES, ACCOUNTS
-from backends.mongodb.protocol.documents import array_bytes, number
-from backends.mongodb.schema.views import readings_view
-from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
+from backends.mongodb.protocol.triggers import LAYOUT, slice_of
+from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer, translated
 from backends.mongodb.server.facts import Database, Server
 from schemas.batch import Layout
 from schemas.readings import Channel, InstrumentGroup
 
+log = logging.getLogger(__name__)
+
 NAMESPACE_EXISTS = 48
-LARGEST_BYTES = 16 * 1024 * 1024
-"""The largest document MongoDB takes."""
 NEEDED = frozenset(
-    {"find", "insert", "update", "remove", "createCollection", "createIndex", "listCollections", "collStats"}
+    {
+        *("find", "insert", "update", "remove", "createCollection", "createIndex", "listCollections", "listIndexes"),
+        "collStats",
+    }
 )
 """Actions on the database that a login has to be allowed; the role `readWrite` allows them all."""
+OF_THE_SERVER = frozenset({"admin", "config", "local"})
+"""Databases of the server itself. `local` is not replicated, and no write concern holds for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupCollections:
-    """The collections of a group: its readings, of one layout, their figures where they are reduced, and its ledger."""
+    """The collection of a group. layout: decides nothing but what counts as stored: readings, or triggers."""
 
     group: InstrumentGroup
     layout: Layout
 
     @property
     def data(self) -> str:
-        """Name of the readings' collection."""
+        """Name of the collection."""
         return self.group.name
 
-    @property
-    def ledger(self) -> str:
-        """Name of the ledger's collection."""
-        return f"{self.group.name}_ledger"
+    def indexes(self) -> list[dict[str, Any]]:
+        """Return the indexes besides that of `_id`, as `createIndexes` takes them.
 
-    @property
-    def reduced(self) -> str:
-        """Name of the collection of figures."""
-        return f"{self.group.name}_reduced"
-
-    @property
-    def all(self) -> tuple[str, ...]:
-        """Names of all its collections."""
-        return self.data, self.ledger, self.reduced
-
-    @property
-    def view(self) -> str:
-        """Name of the view that shows a reading a document in both layouts."""
-        return f"{self.group.name}_readings"
-
-    def indexes(self) -> dict[str, list[dict[str, Any]]]:
-        """The indexes besides that of `_id`, by collection, as `createIndexes` takes them.
-
-        Time series of an instrument and, by the same index, of all of them; one ledger entry by its trigger in any run;
-        the newest complete trigger, at once even when an instrument has been dead for a week; triggers after a gap;
-        figures of a stretch of time, and of one instrument without reading those of the others.
+        Time series; one ledger row by its trigger in any run; the newest complete trigger, at once even when an
+        instrument has been dead for a week; triggers after a gap.
         """
-        by_time = {"time_ns": 1} if self.layout is Layout.ARRAYS else {"instrument": 1, "time_ns": 1}
         complete = {"key": {"run": 1, "trigger_id": 1}, "partialFilterExpression": {"complete": True}}
         skipped = {"key": {"time_ns": 1}, "partialFilterExpression": {"skipped": {"$gt": 0}}}
-        return {
-            self.data: [{"key": by_time, "name": f"{self.group.name}_time"}],
-            self.ledger: [
-                {"key": {"trigger_id": 1, "run": 1}, "name": f"{self.group.name}_trigger"},
-                {**complete, "name": f"{self.group.name}_complete"},
-                {**skipped, "name": f"{self.group.name}_skipped"},
-            ],
-            self.reduced: [{"key": {"time_ns": 1, "instrument": 1}, "name": f"{self.group.name}_reduced_time"}],
-        }
+        return [
+            {"key": {"time_ns": 1}, "name": f"{self.data}_time"},
+            {"key": {"trigger_id": 1, "run": 1}, "name": f"{self.data}_trigger"},
+            {**complete, "name": f"{self.data}_complete"},
+            {**skipped, "name": f"{self.data}_skipped"},
+        ]
 
     def description(self, logger: str) -> dict[str, Any]:
-        """The document of `groups` that says what the group is."""
+        """Return the document of `groups` that says what the group is."""
         channels = [{"name": c.name, "unit": c.unit, "dtype": c.dtype} for c in self.group.channels]
         return {
             "_id": self.group.name,
             "logger": logger,
             "layout": self.layout.value,
+            "documents": LAYOUT,
+            "slice": slice_of(self.group),
             "channels": channels,
             "instruments": list(self.group.instruments),
         }
 
 
-def check_width(wanted: GroupCollections) -> None:
-    """See that a document of the group can be stored.
+def check_name(schema: str, section: str = "database") -> None:
+    """See that a database can be written.
 
     Raises:
-        StoreError: it would be too large.
+        SchemaMismatch: it is the server's own.
     """
-    group = wanted.group
-    # Arithmetic, since the layout of a document of so many elements takes seconds to make.
-    elements = [8, *(number(channel.name, STORED_DTYPES[channel.dtype]).width for channel in group.channels)]
-    arrays = sum(array_bytes(group.size, each) for each in elements)
-    width = arrays if wanted.layout is Layout.ARRAYS else 0
-    if width > LARGEST_BYTES:
-        raise StoreError(
-            f"a trigger of group {wanted.data!r} makes a document of {width / 2**20:.0f} MB, and MongoDB's limit is 16:"
-            ' set `layout = "rows"` for it, or divide it into smaller groups'
-        )
+    if schema in OF_THE_SERVER:
+        raise SchemaMismatch(f"database {schema!r} is MongoDB's own; set another `schema` in [{section}]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +99,7 @@ class Missing:
         return [
             *([f"database `{schema}`"] if self.database else []),
             *(["collection `marks`"] if self.marks and not self.database else []),
-            *(f"collections of group `{collections.data}`" for collections in self.groups),
+            *(f"collection of group `{collections.data}`" for collections in self.groups),
         ]
 
 
@@ -136,23 +110,25 @@ async def missing_from(database: Database, logger: str, groups: Iterable[GroupCo
         SchemaMismatch: what is there does not fit.
         StoreError: a right is missing.
     """
+    check_name(database.name)
     await check_rights(database, target)
     names = set(await database.list_collection_names())
+    described = {str(each["_id"]): each for each in await database.get_collection("groups").find().to_list()}
+    _check_layout(database.name, described)
     absent, mismatches = [], {}
     for wanted in groups:
-        stored = await _stored(database, wanted.data)
+        stored = described.get(wanted.data)
         if stored is None:
-            taken = names & {*wanted.all}
-            if taken and "positions" in names and "groups" not in names:
+            if wanted.data in names and "positions" in names and "groups" not in names:
                 raise gone(database.name, ["groups"])
-            if taken:
+            if wanted.data in names:
                 raise SchemaMismatch(
-                    f"database {database.name!r} has a collection {min(taken)!r} that is not triggerlog's;"
+                    f"database {database.name!r} has a collection {wanted.data!r} that is not triggerlog's;"
                     " set another `schema` in [database] or rename the group"
                 )
             absent.append(wanted)
             continue
-        mismatch = difference(stored, wanted.group, wanted.layout, logger)
+        mismatch = difference(_stored(stored), wanted.group, wanted.layout, logger)
         if mismatch is not None:
             mismatches[wanted.data] = mismatch
     if mismatches:
@@ -160,40 +136,81 @@ async def missing_from(database: Database, logger: str, groups: Iterable[GroupCo
     return Missing(database=not names, marks="marks" not in names, groups=tuple(absent))
 
 
-async def create_or_check(
-    database: Database, logger: str, groups: Sequence[GroupCollections], target: str, server: Server
-) -> None:
-    """Create what is missing.
-
-    Raises:
-        SchemaMismatch: what is there does not fit; nothing was changed.
-        StoreError: a right is missing.
-    """
-    missing = await missing_from(database, logger, groups, target)
-    for wanted in missing.groups:
-        description = wanted.description(logger)
-        answer = await database.command("insert", "groups", documents=[description], writeConcern={"w": 1, "j": True})
-        check_answer(answer, target, but=DUPLICATE_KEY)
-    # Another daemon may have described one of them in the meantime.
-    await missing_from(database, logger, groups, target)
-    there = set(await database.list_collection_names())
-    if "marks" not in there:
-        await create_collection(database, {"create": "marks"})
-    if server.uses_indexes:
-        await database.command("createIndexes", ACCOUNTS, indexes=ACCOUNT_INDEXES)
-    for wanted in groups:
-        await _complete(database, wanted, there, server)
+def _check_layout(schema: str, described: Mapping[str, Mapping[str, Any]]) -> None:
+    others = sorted(name for name, each in described.items() if each.get("documents") != LAYOUT)
+    if others:
+        raise SchemaMismatch(
+            f"database {schema!r} has group {others[0]!r} in the layout of another version of triggerlog, which this"
+            " one does not read: set another `schema` in [database], and export what is there with the version that"
+            " wrote it (`triggerlog export`)"
+        )
 
 
-async def _complete(database: Database, wanted: GroupCollections, there: set[str], server: Server) -> None:
-    for name in wanted.all:
-        if name not in there:
-            await create_collection(database, {"create": name})
-    if server.uses_indexes:
-        for name, indexes in wanted.indexes().items():
-            await database.command("createIndexes", name, indexes=indexes)
-    if server.has_views and wanted.view not in there:
-        await create_collection(database, {"create": wanted.view, **readings_view(wanted.group, wanted.layout)})
+def _stored(found: Mapping[str, Any]) -> Stored:
+    return Stored(
+        logger=found["logger"],
+        layout=found["layout"],
+        channels=tuple(Channel(name=c["name"], unit=c["unit"], dtype=c["dtype"]) for c in found["channels"]),
+        instruments=tuple(found["instruments"]),
+    )
+
+
+class SchemaMaker:
+    """Makes what is missing; indexes of collections that have documents are built in the background."""
+
+    def __init__(self, logger: str, groups: Sequence[GroupCollections], target: str) -> None:
+        self._logger = logger
+        self._groups = groups
+        self._target = target
+        self._building: set[asyncio.Task[None]] = set()
+
+    async def create(self, database: Database, server: Server, concern: dict[str, Any], timeout_s: float) -> None:
+        """Create what is missing.
+
+        Raises:
+            SchemaMismatch: what is there does not fit; nothing was changed.
+            StoreError: a right is missing.
+        """
+        with pymongo.timeout(timeout_s):
+            missing = await missing_from(database, self._logger, self._groups, self._target)
+            for wanted in missing.groups:
+                description = wanted.description(self._logger)
+                answer = await database.command("insert", "groups", documents=[description], writeConcern=concern)
+                check_answer(answer, self._target, but=DUPLICATE_KEY)
+            # Another daemon may have described one of them in the meantime.
+            await missing_from(database, self._logger, self._groups, self._target)
+            there = set(await database.list_collection_names())
+            for name in {"marks", *(wanted.data for wanted in self._groups)} - there:
+                await create_collection(database, {"create": name})
+        if not server.uses_indexes:
+            return
+        for wanted in self._groups:
+            await self._index(database, wanted.data, wanted.indexes(), timeout_s)
+
+    async def _index(self, database: Database, name: str, wanted: list[dict[str, Any]], timeout_s: float) -> None:
+        with pymongo.timeout(timeout_s):
+            there = await database.get_collection(name).index_information()
+            is_empty = await database.get_collection(name).find_one({}, {"_id": 1}) is None
+        indexes = [index for index in wanted if index["name"] not in there]
+        if indexes:
+            building = asyncio.create_task(self._build(database, name, indexes), name=f"indexes of {name}")
+            self._building.add(building)
+            building.add_done_callback(self._building.discard)
+            if is_empty:
+                await building
+
+    async def _build(self, database: Database, name: str, indexes: list[dict[str, Any]]) -> None:
+        try:
+            with translated(self._target):
+                await database.command("createIndexes", name, indexes=indexes)
+        except StoreError as error:
+            log.warning("indexes of collection %r are not built, the next start does it: %s", name, error)
+
+    async def close(self) -> None:
+        """Stop waiting for indexes; the server goes on with them."""
+        for building in self._building:
+            building.cancel()
+        await asyncio.gather(*self._building, return_exceptions=True)
 
 
 async def create_collection(database: Database, command: dict[str, Any]) -> None:
@@ -203,18 +220,6 @@ async def create_collection(database: Database, command: dict[str, Any]) -> None
     except OperationFailure as error:
         if error.code != NAMESPACE_EXISTS:
             raise
-
-
-async def _stored(database: Database, name: str) -> Stored | None:
-    found = await database.get_collection("groups").find_one({"_id": name})
-    if found is None:
-        return None
-    return Stored(
-        logger=found["logger"],
-        layout=found["layout"],
-        channels=tuple(Channel(name=c["name"], unit=c["unit"], dtype=c["dtype"]) for c in found["channels"]),
-        instruments=tuple(found["instruments"]),
-    )
 
 
 async def check_rights(database: Database, target: str) -> None:
@@ -238,7 +243,7 @@ async def check_rights(database: Database, target: str) -> None:
 
 
 def lacking_rights(privileges: Sequence[Mapping[str, Any]], database: str) -> set[str]:
-    """Which of NEEDED the privileges of a login (`connectionStatus`, showPrivileges) lack on a whole database."""
+    """Return what of NEEDED the privileges of a login (`connectionStatus`, showPrivileges) lack on a database."""
     allowed: set[str] = set()
     for privilege in privileges:
         resource, actions = privilege["resource"], set(privilege["actions"])

@@ -1,1 +1,1 @@
-"""The server itself: the client, what it is and what a commit survives (`facts`), its errors, the leases of groups."""
+"""The server: the client, what it is and what a commit survives (`facts`), its errors, positions and their owners."""

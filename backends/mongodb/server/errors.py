@@ -27,6 +27,8 @@ ROW_FAULTS = frozenset(
     }
 )
 """Errors that a document itself is at fault for. All others may pass."""
+PASSING_LABELS = frozenset({"RetryableWriteError", "RetryableError", "TransientTransactionError"})
+"""With one of these a server says itself that the same may succeed later, whatever the code."""
 LOGIN_CODES = frozenset({18, 11, 334, 8000})  # authentication, user not found, mechanism, hosted service's own
 LACKING_CODES = frozenset({13, 26})
 """No right; no such collection."""
@@ -42,7 +44,10 @@ def translated(target: str, *, rejects: type[StoreError] = StoreError) -> Iterat
     except StoreError:
         raise
     except OperationFailure as error:
-        raise of_code(error.code, one_line(error), target, rejects, error.details) from error
+        code = None if any(map(error.has_error_label, PASSING_LABELS)) else error.code
+        if code is None:
+            raise refusals.passing(target, one_line(error), error.code) from error
+        raise of_code(code, one_line(error), target, rejects, error.details) from error
     except ConfigurationError as error:
         raise ConfigurationRefused(f"{target} cannot be used: {one_line(error)}") from error
     except DocumentTooLarge as error:
@@ -90,7 +95,10 @@ def check_answer(answer: Mapping[str, Any], target: str, *, but: int | None = No
         BatchRejected: a document failed for good.
     """
     failed = answer.get("writeErrors", [])
+    passes = not PASSING_LABELS.isdisjoint(answer.get("errorLabels", []))
     for error in failed:
+        if passes:
+            raise refusals.passing(target, _short(str(error.get("errmsg", ""))), error["code"])
         if error["code"] != but:
             raise of_code(error["code"], _short(str(error.get("errmsg", ""))), target, BatchRejected, error)
     unmet = answer.get("writeConcernError")
@@ -98,6 +106,21 @@ def check_answer(answer: Mapping[str, Any], target: str, *, but: int | None = No
         # The documents are there; a repeat finds them, and waits for the write concern again.
         raise StoreUnavailable(f"{target}: {_short(str(unmet.get('errmsg', '')))} ({unmet.get('code')})")
     return [error["index"] for error in failed]
+
+
+def check_index(answer: Mapping[str, Any], target: str, name: str) -> None:
+    """See that documents were left out of a collection for nothing but their `_id`, which is there already.
+
+    Raises:
+        BatchRejected: somebody made another unique index, and a document violates it.
+    """
+    for error in answer.get("writeErrors", []):
+        key = error.get("keyPattern", {"_id": 1})  # FerretDB does not tell, and has no other
+        if set(key) != {"_id"}:
+            raise BatchRejected(
+                f"{target}: collection {name!r} has a unique index of {', '.join(key)} that is not triggerlog's, and a"
+                " document violates it; drop that index"
+            )
 
 
 def login_refused() -> AbstractContextManager[None]:

@@ -1,7 +1,7 @@
 """Who answers: MongoDB or FerretDB, which version, what it can do, and what a commit survives there."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC
 from typing import Any
@@ -19,8 +19,12 @@ Database = AsyncDatabase[dict[str, Any]]
 
 OLDEST = (5, 0)
 """The oldest MongoDB this is written for."""
-COMMIT_INTERVAL_MS = 100.0
-"""How often WiredTiger writes its journal unless it is set otherwise (storage.journal.commitIntervalMs)."""
+COMMIT_INTERVAL_MS, COMMIT_INTERVAL_MOST_MS = 100.0, 500.0
+"""Longest time between two writes of WiredTiger's journal by default (storage.journal.commitIntervalMs)."""
+UNKNOWN = "unknown"
+"""The value of a setting that a login may not see."""
+OF_THE_TIME = 0.8
+"""So much of the time of a command a server waits for others: it answers before the command is given up."""
 MAY_NOT_SAY = frozenset({13, 59, 115, 238})
 """A server need not say it: no right, no such command, not supported, not implemented."""
 
@@ -52,16 +56,13 @@ class Server:
         """Whether an index speeds a question up: FerretDB 1 looks up a single `_id` and else reads all there is."""
         return not self.keeps_json
 
-    @property
-    def has_views(self) -> bool:
-        """Whether it knows views."""
-        return not self.keeps_json
-
     def write_concern(self, durability: Durability, timeout_s: float) -> dict[str, Any]:
         """The write concern of a durability; never an unacknowledged one."""
         if durability is Durability.ASYNC:
             return {"w": 1, "j": False}
-        return {"w": "majority" if self.set_name else 1, "j": True, "wtimeout": math.ceil(timeout_s * 1000)}
+        if not self.set_name:
+            return {"w": 1, "j": True}
+        return {"w": "majority", "j": True, "wtimeout": math.ceil(OF_THE_TIME * timeout_s * 1000)}
 
 
 async def meet_server(database: Database, timeout_s: float) -> Server:
@@ -94,7 +95,8 @@ async def ask_server(database: Database) -> Server:
         version=build["version"],
         set_name=sharded or hello.get("setName", ""),
         is_writable=bool(hello.get("isWritablePrimary", True)),
-        settings=_settings(status, options.get("parsed", {}).get("storage", {}).get("journal", {})),
+        # A router has neither an engine nor a journal.
+        settings={} if sharded else _settings(status, options),
     )
 
 
@@ -119,12 +121,22 @@ async def may_say(admin: Database, command: dict[str, Any]) -> dict[str, Any]:
         return {}
 
 
-def _settings(status: Mapping[str, Any], journal: Mapping[str, Any]) -> dict[str, str]:
-    settings = {"storageEngine": str(status.get("storageEngine", {}).get("name", "not told"))}
-    if "enabled" in journal:
-        settings["storage.journal.enabled"] = str(journal["enabled"]).lower()
+def _settings(status: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, str]:
+    """Return what durability follows from; an empty answer is one that the login may not have."""
+    engine = str(status.get("storageEngine", {}).get("name", UNKNOWN))
+    if not options:
+        return {
+            "storageEngine": engine,
+            "storage.journal.enabled": UNKNOWN,
+            "storage.journal.commitIntervalMs": UNKNOWN,
+        }
+    journal = options.get("parsed", {}).get("storage", {}).get("journal", {})
     interval = float(journal.get("commitIntervalMs", COMMIT_INTERVAL_MS))
-    return {**settings, "storage.journal.commitIntervalMs": f"{interval:g}"}
+    return {
+        "storageEngine": engine,
+        **({"storage.journal.enabled": str(journal["enabled"]).lower()} if "enabled" in journal else {}),
+        "storage.journal.commitIntervalMs": f"{interval:g}",
+    }
 
 
 def check_server(server: Server, target: str, *, writes: bool = True) -> None:
@@ -159,21 +171,41 @@ def held(server: Server) -> dict[Durability, DurabilityInForce]:
             words = f"NOT durable: {name} is {wrong} on the server, {what}"
             shortfall = Shortfall(problem=words, fix="run it with WiredTiger and its journal")
             return dict.fromkeys(Durability, DurabilityInForce(words=words, risk_ms=math.inf, shortfall=shortfall))
-    interval = float(server.settings.get("storage.journal.commitIntervalMs", COMMIT_INTERVAL_MS))
+    unseen = sorted(name for name, value in server.settings.items() if value == UNKNOWN)
+    lacks = _unseen(unseen) if unseen else None
+    as_far = f", as far as {', '.join(unseen)} go, which this login may not see" if unseen else ""
     if server.set_name:
         members = f"the majority of {server.set_name}"
         lost = "a failover may lose what the others do not have yet"
         return {
             Durability.SYNC: DurabilityInForce(
-                words=f"sync (w: majority, j: true: in the journals of {members})", risk_ms=0
+                words=f"sync (w: majority, j: true: in the journals of {members}{as_far})",
+                risk_ms=0,
+                shortfall=lacks,
             ),
-            Durability.ASYNC: DurabilityInForce(words=f"async (w: 1, j: false: {lost})", risk_ms=math.inf),
+            Durability.ASYNC: DurabilityInForce(
+                words=f"async (w: 1, j: false: {lost}{as_far})", risk_ms=math.inf, shortfall=lacks
+            ),
         }
+    told = server.settings.get("storage.journal.commitIntervalMs", UNKNOWN)
+    interval = COMMIT_INTERVAL_MOST_MS if told == UNKNOWN else float(told)
     may = f"a crash of the server may lose its last {interval:g} ms"
     return {
-        Durability.SYNC: DurabilityInForce(words="sync (w: 1, j: true: in the journal)", risk_ms=0),
-        Durability.ASYNC: DurabilityInForce(words=f"async (w: 1, j: false: {may})", risk_ms=interval),
+        Durability.SYNC: DurabilityInForce(
+            words=f"sync (w: 1, j: true: in the journal{as_far})", risk_ms=0, shortfall=lacks
+        ),
+        Durability.ASYNC: DurabilityInForce(
+            words=f"async (w: 1, j: false: {may}{as_far})", risk_ms=interval, shortfall=lacks
+        ),
     }
+
+
+def _unseen(names: Sequence[str]) -> Shortfall:
+    return Shortfall(
+        problem=f"the login may not see {', '.join(names)} of the server, so nobody here can tell whether a commit"
+        " survives a crash",
+        fix="have an administrator grant it the role clusterMonitor on admin",
+    )
 
 
 def _ferretdb(server: Server) -> DurabilityInForce:

@@ -1,4 +1,4 @@
-"""Who owns a lease: a process, described so that another of the same machine knows when it is gone."""
+"""The owner of groups: a process, described so that another of the same machine knows when it is gone."""
 
 import os
 import socket

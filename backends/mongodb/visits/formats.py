@@ -13,7 +13,7 @@ import numpy as np
 from bson import Binary
 from bson.raw_bson import RawBSONDocument
 
-from backends.mongodb.protocol.documents import BINARY, NULL, USER_DEFINED, DocumentFormat, Field, number, turned
+from backends.mongodb.protocol.documents import NULL, USER_DEFINED, DocumentFormat, Field, binary, number, turned
 from schemas.readings import Array
 from schemas.visits.tables import DIA_OBJECT_LAST, NULLS, Column, LastUpdate, Table
 
@@ -124,7 +124,7 @@ def _field(column: Column) -> Field:
 
 
 def _id_field(table: Table) -> Field:
-    return Field(name="_id", type=BINARY, form=f"V{KEY_BYTES * len(table.key)}")
+    return binary("_id", KEY_BYTES * len(table.key))
 
 
 def _ids(rows: Array, table: Table) -> Array:

@@ -1,16 +1,15 @@
 """The commands of a store of visits, each with its time limit and at the durability asked for."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pymongo
 from pymongo.asynchronous.collection import AsyncCollection
 
-from backends.base import BatchRejected
 from backends.mongodb.protocol.documents import Raw
 from backends.mongodb.schema.create import create_collection
-from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
+from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer, check_index
 from backends.mongodb.server.facts import Database, Server
 from schemas.readings import Array
 
@@ -159,7 +158,7 @@ class Session:
                 "insert", name, documents=list(documents), ordered=False, writeConcern=self.concern
             )
         check_answer(answer, self.target, but=DUPLICATE_KEY)
-        only_of_ids(answer, self.target, name)
+        check_index(answer, self.target, name)
 
     @staticmethod
     def _messages(documents: Array) -> list[Array]:
@@ -167,21 +166,6 @@ class Session:
             return []
         most = max(1, min(MESSAGE_BYTES // documents.shape[1], MESSAGE_DOCUMENTS))
         return [documents[start : start + most] for start in range(0, len(documents), most)]
-
-
-def only_of_ids(answer: Mapping[str, Any], target: str, name: str) -> None:
-    """See that documents were left out of a collection for nothing but their `_id`, which is there already.
-
-    Raises:
-        BatchRejected: somebody made another unique index, and a document violates it.
-    """
-    for error in answer.get("writeErrors", []):
-        key = error.get("keyPattern", {"_id": 1})  # FerretDB does not tell, and has no other
-        if set(key) != {"_id"}:
-            raise BatchRejected(
-                f"{target}: collection {name!r} has a unique index of {', '.join(key)} that is not triggerlog's, and a"
-                " document violates it; drop that index"
-            )
 
 
 def in_chunks(ids: Array, most: int) -> Iterator[list[int]]:

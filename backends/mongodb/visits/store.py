@@ -9,14 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pymongo
 from bson import Int64
-from pymongo import ASCENDING, DESCENDING
+from pymongo import ASCENDING, DESCENDING, ReadPreference
 
 from backends.base import ReadOnly, SchemaMismatch, StoreError, StoreUnavailable
 from backends.mongodb.protocol.documents import NotOurDocuments
-from backends.mongodb.schema.create import check_rights
+from backends.mongodb.schema.create import check_name, check_rights
 from backends.mongodb.server.client import Client, make_client, target_of
 from backends.mongodb.server.errors import login_refused, taken_too_long, translated
-from backends.mongodb.server.opened import OpenedDatabase
+from backends.mongodb.server.facts import check_server, meet_server
 from backends.mongodb.visits.packs import PackTables
 from backends.mongodb.visits.rows import RowTables
 from backends.mongodb.visits.session import Document, Session
@@ -68,13 +68,7 @@ class MongodbVisitStore(SessionVisitStore[Session]):
         # Of a command, also at the server, who goes on with nothing for longer. Who looks after it is first.
         self._timeout_s = self._limits.session_s + (0.0 if read_only else self._limits.answer_s)
         self._target = target_of(database.dsn)
-        self._database = OpenedDatabase(
-            self._make_client,
-            visits.schema_name,
-            target=self._target,
-            timeout_s=self._limits.answer_s,
-            writes=read_only is None,
-        )
+        self._client: Client | None = None
         self._opened: Session | None = None
 
     async def create(self) -> None:
@@ -96,8 +90,9 @@ class MongodbVisitStore(SessionVisitStore[Session]):
 
     async def close(self) -> None:
         """Give back the connection."""
-        self._opened = None
-        await self._database.close()
+        client, self._client, self._opened = self._client, None, None
+        if client is not None:
+            await client.close()
 
     async def hold(self) -> None:
         """Nothing: what two runs write is the same, under the same ids."""
@@ -244,8 +239,15 @@ class MongodbVisitStore(SessionVisitStore[Session]):
         return taken_too_long(self._target, self._read_only.give_up_s) if self._read_only else nullcontext()
 
     async def _connected(self) -> Session:
-        database, server = await self._database.met()
+        check_name(self._visits.schema_name, "visits")
+        if self._client is None:
+            self._client = self._make_client()
         if self._opened is None:
+            # Who writes reads what is written; who only asks, where the DSN says.
+            where = None if self._read_only else ReadPreference.PRIMARY
+            database = self._client.get_database(self._visits.schema_name, read_preference=where)
+            server = await meet_server(database, self._limits.answer_s)
+            check_server(server, self._target, writes=self._read_only is None)
             concern = server.write_concern(self._visits.durability, self._limits.answer_s)
             self._opened = Session(
                 database=database, server=server, target=self._target, concern=concern, timeout_s=self._timeout_s

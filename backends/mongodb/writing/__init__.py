@@ -1,1 +1,1 @@
-"""The writing of a group without transactions (`writer`), and documents that are there already (`conflicts`)."""
+"""The writing of a group: its documents (`putting`), and then its position (`writer`)."""

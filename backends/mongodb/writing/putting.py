@@ -1,19 +1,40 @@
-"""Write commands: documents in messages, some at a time, and what to do where an `_id` is taken."""
+"""The documents of a batch are inserted, and what is there already is compared.
+
+Inserts are not ordered. Where an `_id` is taken (11000) its trigger is read: readings that are there with the same
+values are done, those that are not there are inserted as late ones, and one with other values is a conflict: its batch
+is rejected. So a batch may be inserted again, whatever an earlier attempt has left.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from backends.base import BatchRejected
+from backends.base import BatchRejected, StoreUnavailable
 from backends.diagnosis.refusals import shortened
-from backends.mongodb.protocol.documents import DocumentFormat, NotOurDocuments, Raw
-from backends.mongodb.reading.documents import by_ids
-from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
-from backends.mongodb.server.facts import Database, Server
-from backends.mongodb.writing.unfinished import in_commands
-from schemas.readings import Array
+from backends.diagnosis.retention import dropped_meanwhile
+from backends.mongodb.protocol.documents import NotOurDocuments, Raw
+from backends.mongodb.protocol.triggers import (
+    ID,
+    KEY,
+    Written,
+    decode_heads,
+    decode_readings,
+    encode_closed,
+    encode_late,
+    encode_revised,
+    keys_of,
+    merged,
+    once,
+    turned_ids,
+)
+from backends.mongodb.reading import documents
+from backends.mongodb.reading.group import GroupReader
+from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer, check_index
+from schemas.ledger import pack_missing, unpack_missing
+from schemas.queries import answer_dtype
+from schemas.readings import Array, InstrumentGroup
 
 MESSAGE_BYTES = 8 * 1024 * 1024
 """Most that is sent as one message. pymongo takes a message for one document, of which a server allows 16 MB."""
@@ -23,74 +44,237 @@ LANES = 2
 """Messages under way at the same time, each on a connection of its own."""
 LANE_DOCUMENTS = 100
 """Fewer documents than this are not worth a second message; and FerretDB commits as many at a time."""
+ROUNDS = 5
+"""So often documents are inserted that are taken meanwhile, by commands which come late."""
+READING = np.dtype([*KEY.descr, ("instrument", "<i4")])
 
-Resolve = Callable[["Put", str, Array, Array], Awaitable[None]]
+
+class Stored(NamedTuple):
+    """The stored part of some triggers.
+
+    rows: ledger rows, without those that have slices alone. readings: `answer_dtype(group)`. has_readings: whether
+    what closed each of the rows has its readings, and retention has not dropped them.
+    """
+
+    rows: Array
+    readings: Array
+    has_readings: Array
 
 
 class Put:
-    """The write commands of one batch, or of another unit."""
+    """The inserts of one batch.
 
-    def __init__(self, database: Database, server: Server, concern: dict[str, Any], target: str) -> None:
-        self.server = server
-        self._database = database
+    concern: the write concern of each. target: what messages call the server.
+    """
+
+    def __init__(self, reader: GroupReader, concern: dict[str, Any], target: str) -> None:
+        self._reader = reader
+        self._group = reader.group
         self._concern = concern
         self._target = target
 
-    async def insert(self, name: str, form: DocumentFormat, documents: Array, resolve: Resolve) -> None:
-        """Insert documents (uint8, shape (documents, width)).
+    async def put(self, written: Written, stored: Array) -> None:
+        """Insert documents. stored: the triggers (`KEY`) that may be there.
 
-        Of those whose `_id` is taken `resolve` gets ours and what is there, document by document.
+        Raises:
+            BatchRejected: a reading is there with other values, or the server refuses a document.
+            StoreUnavailable: also where a command that was given up is carried out meanwhile, again and again.
         """
-        if not len(documents):
-            return
-        if not self.server.keeps_all_doubles:
-            form.mark_specials(documents)
-        messages = _messages(len(documents), form.width)
-        taken: list[int] = []
+        keys = stored
+        for _ in range(ROUNDS):
+            if len(keys):
+                written = self._without(written, await self._stored(keys))
+            keys = await self._insert(written)
+            if not len(keys):
+                return
+            written = _only(written, keys)
+        raise StoreUnavailable(f"{self._target}: documents of {self._reader.of.data!r} are being written by others")
+
+    async def _insert(self, written: Written) -> Array:
+        """Insert all documents; the triggers (`KEY`) of those that are taken, but for revised rows."""
+        *slices, closed = encode_closed(written, self._group)
+        cut = await self._send(slices)
+        if len(cut):
+            written = self._with_slices(written, await self._stored(cut))
+            *_, closed = encode_closed(written, self._group)
+        late = encode_late(written.late_rows, written.late, self._group)
+        taken = await self._send([closed, late])
+        await self._send([encode_revised(written.revised, self._group)])
+        return taken
+
+    async def _send(self, parts: Sequence[Array]) -> Array:
+        messages = [documents[some] for documents in parts for some in _messages(*documents.shape)]
+        taken = []
         for start in range(0, len(messages), LANES):
             lanes = messages[start : start + LANES]
-            # All of them end before one's failure is raised: nothing may be under way when the batch comes again.
-            found = await asyncio.gather(
-                *(self._send(name, documents[message]) for message in lanes), return_exceptions=True
-            )
+            # All of them end before one's failure is raised: nothing may be under way when the batch is sent again.
+            found = await asyncio.gather(*map(self._send_one, lanes), return_exceptions=True)
             for message, indices in zip(lanes, found, strict=True):
                 if isinstance(indices, BaseException):
                     raise indices
-                taken += [message.start + index for index in indices]
-        if taken:
-            mine = documents[np.array(taken)]
-            theirs = await self._there(name, form, mine)
-            await resolve(self, name, mine, theirs)
+                # The `_id` is the first element: a type byte, its name, a length and a subtype are before its value.
+                at = 4 + 1 + len("_id") + 1 + 4 + 1
+                taken += [message[indices, at : at + ID.itemsize]]
+        ids = np.ascontiguousarray(np.concatenate([np.empty((0, ID.itemsize), np.uint8), *taken]))
+        return np.unique(turned_ids(ids.view(f"V{ID.itemsize}")[:, 0])) if len(ids) else np.empty(0, KEY)
 
-    async def update(self, name: str, updates: list[dict[str, Any]]) -> int:
-        """Apply updates; how many documents they have found."""
-        count = 0
-        for some in in_commands(updates):
-            answer = await self._database.command("update", name, updates=some, writeConcern=self._concern)
-            check_answer(answer, self._target)
-            count += int(answer["n"])
-        return count
-
-    async def _send(self, name: str, documents: Array) -> list[int]:
-        answer = await self._database.command(
-            "insert", name, documents=[Raw(documents)], ordered=False, writeConcern=self._concern
+    async def _send_one(self, message: Array) -> list[int]:
+        name = self._reader.of.data
+        answer = await self._reader.database.command(
+            "insert", name, documents=[Raw(message)], ordered=False, writeConcern=self._concern
         )
-        return check_answer(answer, self._target, but=DUPLICATE_KEY)
+        taken = check_answer(answer, self._target, but=DUPLICATE_KEY)
+        check_index(answer, self._target, name)
+        return taken
 
-    async def _there(self, name: str, form: DocumentFormat, mine: Array) -> Array:
-        ids = form.columns(mine)["_id"]
+    async def _stored(self, keys: Array) -> Stored:
+        """Read what is there of triggers (`KEY`)."""
+        data = bytearray()
+        for wanted in documents.of_triggers(keys, self._reader.server):
+            data += await self._reader.whole(wanted)
         try:
-            theirs = form.parse(await by_ids(self._database.get_collection(name), ids, form, self.server))
+            heads, readings = decode_heads(data, self._group), once(decode_readings(data, self._group))
         except NotOurDocuments as error:
             raise BatchRejected(
-                f"{self._target} has other documents in {name!r} under the same key", shortened(str(error))
+                f"{self._target} has other documents in {self._reader.of.data!r} under the same key",
+                shortened(str(error)),
             ) from None
-        order = np.argsort(found := form.columns(theirs)["_id"])
-        at = np.searchsorted(found, ids, sorter=order) if len(found) else np.zeros(len(ids), np.intp)
-        at = order[np.minimum(at, len(found) - 1)] if len(found) else at
-        if not len(found) or (found[at] != ids).any():
-            raise BatchRejected(f"{self._target}: documents of {name!r} were taken away while they were compared")
-        return theirs[at]
+        found = merged(heads[np.isin(keys_of(heads["row"]), keys)], self._group.size)
+        return Stored(found.rows, readings[np.isin(keys_of(readings), keys)], found.is_stored)
+
+    def _without(self, written: Written, stored: Stored) -> Written:
+        """Leave out what is there; readings of triggers that are there, and have them not, become late ones."""
+        closed = np.isin(keys_of(written.rows), keys_of(stored.rows))
+        again = _readings_of(written, closed, self._group)
+        again = again[self._are_new(again, stored)]
+        added = again[~self._arrived(again, stored)]
+        rows = _with_added(stored, added, written.rows[closed], self._group)
+        late_there = np.isin(keys_of(written.late_rows), keys_of(stored.rows))
+        late = _as_answers(written.late_rows, written.late, self._group)
+        stays = self._are_new(late, stored) & ~(late_there & self._arrived(late, stored))
+        self._check_dropped(keys_of(np.concatenate([added, late[stays]])), stored)
+        return Written(
+            written.rows[~closed],
+            written.readings[~closed],
+            written.present[~closed],
+            np.concatenate([written.late[stays], _as_records(added, self._group)]),
+            np.concatenate([written.late_rows[stays], rows]),
+            written.revised,
+        )
+
+    def _with_slices(self, written: Written, stored: Stored) -> Written:
+        """Name the slices that are there in place of our own; readings that they lack become late ones."""
+        keys = keys_of(written.rows)
+        cut = np.isin(keys, keys_of(stored.readings)) & ~np.isin(keys, keys_of(stored.rows))
+        own = _readings_of(written, cut, self._group)
+        added = own[self._are_new(own, stored)]
+        rows, present = written.rows.copy(), written.present.copy()
+        present[cut] = False
+        there = stored.readings[np.isin(keys_of(stored.readings), keys[cut])]
+        order = np.argsort(keys)
+        present[order[np.searchsorted(keys, keys_of(there), sorter=order)], there["instrument"]] = True
+        rows["missing"][cut], rows["arrived"][cut] = pack_missing(present[cut]), present[cut].sum(axis=1)
+        late_rows = written.rows[order[np.searchsorted(keys, keys_of(added), sorter=order)]]
+        return written._replace(
+            rows=rows,
+            present=present,
+            late=np.concatenate([written.late, _as_records(added, self._group)]),
+            late_rows=np.concatenate([written.late_rows, late_rows]),
+        )
+
+    def _are_new(self, mine: Array, stored: Stored) -> Array:
+        """Tell which readings are not there; bool, as `mine`.
+
+        Raises:
+            BatchRejected: one is there with other values.
+        """
+        _, at, of = np.intersect1d(_names(mine), _names(stored.readings), assume_unique=True, return_indices=True)
+        width = f"V{mine.dtype.itemsize}"
+        # As bytes, since NaN is equal to nothing.
+        differ = mine[at].view(width) != stored.readings[of].view(width)
+        for run, trigger in keys_of(mine[at][differ])[:1].tolist():
+            raise BatchRejected(
+                f"{self._target} has other values under the same key: duplicate key in {self._reader.of.data!r}",
+                f"trigger {trigger} of run {run}",
+            )
+        new = np.ones(len(mine), bool)
+        new[at] = False
+        return new
+
+    def _arrived(self, mine: Array, stored: Stored) -> Array:
+        """Tell which readings the ledger has, whether they are there or were dropped; bool, as `mine`."""
+        keys = keys_of(stored.rows)
+        if not len(keys):
+            return np.zeros(len(mine), bool)
+        at = np.minimum(np.searchsorted(keys, keys_of(mine)), len(keys) - 1)
+        missing = unpack_missing(stored.rows["missing"], self._group.size)
+        return np.asarray((keys[at] == keys_of(mine)) & ~missing[at, mine["instrument"]])
+
+    def _check_dropped(self, keys: Array, stored: Stored) -> None:
+        """Refuse readings for triggers whose others were dropped: alone they would be a part of a period."""
+        gone = keys_of(stored.rows)[~stored.has_readings]
+        for run, trigger in keys[np.isin(keys, gone)][:1].tolist():
+            raise dropped_meanwhile(run, trigger)
+
+
+def _names(readings: Array) -> Array:
+    names = np.empty(len(readings), READING)
+    for name in READING.names or ():
+        names[name] = readings[name]
+    return names
+
+
+def _only(written: Written, keys: Array) -> Written:
+    """Leave out what is of other triggers."""
+    own, late = (np.isin(keys_of(rows), keys) for rows in (written.rows, written.late_rows))
+    return Written(
+        written.rows[own],
+        written.readings[own],
+        written.present[own],
+        written.late[late],
+        written.late_rows[late],
+        written.revised[:0],
+    )
+
+
+def _readings_of(written: Written, which: Array, group: InstrumentGroup) -> Array:
+    """Return the readings of some closed triggers; `answer_dtype(group)`."""
+    present = written.present[which]
+    rows = np.repeat(written.rows[which], present.sum(axis=1))
+    return _as_answers(rows, written.readings[which][present], group)
+
+
+def _as_answers(rows: Array, readings: Array, group: InstrumentGroup) -> Array:
+    """Return readings as a store answers them, each with the ledger row of its trigger."""
+    found = np.empty(len(readings), answer_dtype(group))
+    found["run"], found["trigger"] = rows["run"], rows["trigger"]
+    for name in ("instrument", "time_ns", *(channel.name for channel in group.channels)):
+        found[name] = readings[name]
+    return found
+
+
+def _as_records(readings: Array, group: InstrumentGroup) -> Array:
+    """Return answers as records."""
+    found = np.zeros(len(readings), group.record)
+    for name in ("trigger", "instrument", "time_ns", *(channel.name for channel in group.channels)):
+        found[name] = readings[name]
+    return found
+
+
+def _with_added(stored: Stored, added: Array, mine: Array, group: InstrumentGroup) -> Array:
+    """Return the ledger row of the trigger of each reading that is added to it."""
+    rows, keys = stored.rows.copy(), keys_of(stored.rows)
+    at = np.searchsorted(keys, keys_of(added))
+    missing = unpack_missing(rows["missing"], group.size)
+    missing[at, added["instrument"]] = False
+    rows["missing"], rows["arrived"] = pack_missing(~missing), group.size - missing.sum(axis=1)
+    np.add.at(rows["late"], at, 1)
+    np.minimum.at(rows["first_ns"], at, added["time_ns"])
+    np.maximum.at(rows["last_ns"], at, added["time_ns"])
+    of = np.searchsorted(keys, keys_of(mine))
+    for name in ("last_received_ns", "duplicates"):
+        np.maximum.at(rows[name], of, mine[name])
+    return rows[at]
 
 
 def _messages(documents: int, width: int) -> list[slice]:

@@ -11,37 +11,44 @@ from typing import Any
 import bson
 import numpy as np
 import pytest
-from bson import Binary, Int64, ObjectId
+from bson import Binary, Int64
 from bson.timestamp import Timestamp
 
 from backends.base import BatchRejected, StoreError, StoreUnavailable
-from backends.columns.stored import MISSING_OFFSET
 from backends.mongodb import schema_statements
-from backends.mongodb.accounts import ACCOUNT_INDEXES, ACCOUNTS
 from backends.mongodb.protocol.documents import (
-    BINARY,
+    DOCUMENT,
     DOUBLE,
-    OBJECT_ID,
-    STRING,
+    NULL,
     USER_DEFINED,
     DocumentFormat,
     Field,
     NotOurDocuments,
-    array_bytes,
-    id_bytes,
+    binary,
     number,
+    split,
 )
-from backends.mongodb.protocol.formats import arrays_format, encode_arrays, encode_rows, rows_format
-from backends.mongodb.reading.documents import readings_in_window, readings_of_trigger
+from backends.mongodb.protocol.triggers import (
+    LATE,
+    REVISION,
+    decode_heads,
+    decode_readings,
+    encode_closed,
+    encode_late,
+    encode_revised,
+    id_bytes,
+    key_in,
+    merged,
+    written_by,
+)
+from backends.mongodb.reading.documents import of_stretch, stretches
 from backends.mongodb.schema.create import NEEDED, GroupCollections, lacking_rights
-from backends.mongodb.schema.views import readings_view
 from backends.mongodb.server.client import make_client, target_of
 from backends.mongodb.server.errors import check_answer
-from backends.mongodb.server.facts import Server, check_server, held
+from backends.mongodb.server.facts import Server, _settings, check_server, held
 from backends.mongodb.server.owner import is_dead, new_owner
 from schemas.batch import Durability, Layout
-from schemas.queries import WindowReadings
-from tests.support.batches import batch_of, group_of, readings_of
+from tests.support.batches import answers, batch_of, group_of, readings_of, with_late
 
 WIRED = {"storageEngine": "wiredTiger", "storage.journal.commitIntervalMs": "100"}
 
@@ -54,44 +61,37 @@ def rng() -> np.random.Generator:
 # --- documents ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 9, 10, 11, 99, 100, 101, 1001])
-def test_a_document_is_what_the_driver_makes_of_it(size: int, rng: np.random.Generator) -> None:
+def test_a_document_is_what_the_driver_makes_of_it() -> None:
     form = DocumentFormat(
         [
-            Field(name="_id", type=OBJECT_ID, form="V12"),
+            binary("_id", 16),
             number("run", "<i4"),
             number("time_ns", "<i8"),
-            number("x", "<f8", size),
-            number("n", "<i2", size),
-            Field(name="bits", type=BINARY, form="V3"),
-            Field(name="logger", type=STRING, constant=b"main"),
+            Field(name="nothing", type=NULL),
+            number("x", "<f4"),
+            Field(name="inner", type=DOCUMENT, fields=(binary("bits", 3), number("n", "<i2"))),
         ]
     )
-    x, n = rng.standard_normal((4, size)), rng.integers(-100, 100, (4, size))
     documents = form.blank(4)
     columns = form.columns(documents)
     columns["run"][:], columns["time_ns"][:] = np.arange(4), 2**40 + np.arange(4)
-    columns["_id"][:] = np.frombuffer(b"".join(id_bytes(1, k) for k in range(4)), "V12")
-    columns["bits"][:] = np.frombuffer(b"abc" * 4, "V3")
-    form.put_arrays(documents, {"x": x, "n": n})
+    columns["_id"][:] = np.frombuffer(b"".join(id_bytes(1, k) for k in range(4)), "V16")
+    columns["inner.bits"][:], columns["inner.n"][:] = np.frombuffer(b"abc" * 4, "V3"), -np.arange(4)
+    columns["x"][:] = np.arange(4) / 4
     for k, document in enumerate(documents):
         whole = {
-            "_id": ObjectId(id_bytes(1, k)),
+            "_id": Binary(id_bytes(1, k), USER_DEFINED),
             "run": k,
             "time_ns": Int64(2**40 + k),
-            "x": x[k].tolist(),
-            "n": n[k].tolist(),
-            "bits": Binary(b"abc", USER_DEFINED),
-            "logger": "main",
+            "nothing": None,
+            "x": k / 4,
+            "inner": {"bits": Binary(b"abc", USER_DEFINED), "n": -k},
         }
         assert document.tobytes() == bson.encode(whole)
-    read = form.get_arrays(form.parse(documents.tobytes()))
-    np.testing.assert_array_equal(read["x"], x)
-    np.testing.assert_array_equal(read["n"], n)
-    assert array_bytes(size, 8) == len(bson.encode({"": [1.0] * size})) - 7
+    assert form.columns(form.parse(documents.tobytes()))["inner.n"].tolist() == [0, -1, -2, -3]
 
 
-def test_parse_takes_nothing_else(rng: np.random.Generator) -> None:
+def test_parse_takes_nothing_else() -> None:
     form = DocumentFormat([number("a", "<f8"), number("b", "<i4")])
     form.parse(bson.encode({"a": 1.5, "b": 2}) + bson.encode({"a": Timestamp(5, 6), "b": 2}))
     for other in (
@@ -103,36 +103,86 @@ def test_parse_takes_nothing_else(rng: np.random.Generator) -> None:
     ):
         with pytest.raises(NotOurDocuments):
             form.parse(bson.encode({"a": 1.5, "b": 2}) + bson.encode(other))
+    for cut in (3, 17):
+        with pytest.raises(NotOurDocuments):
+            [*split(bson.encode({"a": 1.5, "b": 2})[:cut])]
 
 
-@pytest.mark.parametrize("layout", list(Layout))
-def test_special_doubles_keep_their_bytes(layout: Layout, rng: np.random.Generator) -> None:
-    group = group_of(size=12, dtypes=("float64", "int32"))
-    readings = readings_of(group, np.arange(2), np.arange(2) * 1000, rng)
+def test_special_doubles_of_visits_keep_their_bytes() -> None:
+    form = DocumentFormat([number("n", "<i4"), number("x", "<f8")])
     specials = np.array([np.nan, -np.nan, np.inf, -np.inf, -0.0])
-    specials = np.append(specials, np.array([0x7FF8_DEAD_BEEF_0001], "<u8").view("<f8"))
-    readings["ch0"][1, :6], readings["ch0"][1, 6] = specials, 0.0
-    batch = batch_of(group, 1, readings)
-    form, encode = (arrays_format, encode_arrays) if layout is Layout.ARRAYS else (rows_format, encode_rows)
-    documents = encode(batch, group)
+    specials = np.append(specials, [np.array([0x7FF8_DEAD_BEEF_0001], "<u8").view("<f8")[0], 0.0, 1.5])
+    documents = form.blank(len(specials))
+    form.columns(documents)["x"][:] = specials
     before = documents.copy()
-    form(group).mark_specials(documents)
+    form.mark_specials(documents)
     assert np.count_nonzero(documents != before) == 6
     assert not np.flatnonzero((documents ^ before) & ~np.uint8(DOUBLE ^ 0x11)).size
-    marked = [bson.decode(document.tobytes()) for document in documents]
-    values = marked[1]["ch0"] if layout is Layout.ARRAYS else [document["ch0"] for document in marked[12:]]
-    assert [type(value) for value in values[:8]] == [Timestamp] * 6 + [float] * 2
-    form(group).parse(documents.tobytes())
+    values = [bson.decode(document.tobytes())["x"] for document in documents]
+    assert [type(value) for value in values] == [Timestamp] * 6 + [float] * 2
+    form.parse(documents.tobytes())
+
+
+@pytest.mark.parametrize("slice_bytes", [2**22, 100])
+def test_a_trigger_is_put_together_from_its_documents(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, slice_bytes: int
+) -> None:
+    monkeypatch.setattr("backends.mongodb.protocol.triggers.SLICE_BYTES", slice_bytes)
+    group = group_of(size=9, dtypes=("float64", "uint8", "int64"))
+    readings = readings_of(group, np.arange(3), 2**60 + np.arange(3) * 1000, rng)
+    readings["ch0"][0, :4] = np.nan, -np.nan, -np.inf, -0.0
+    readings["time_ns"][1, :2] = -(2**63), 2**63 - 1
+    present = np.ones(readings.shape, bool)
+    present[1, [0, 5, 8]] = False
+    plain = batch_of(group, 1, readings, present=present)
+    own, after = readings[1, [5]], present[1].copy()
+    after[5] = True
+    revised = np.array([with_late(plain.ledger[1], own, after)])
+    batch = batch_of(group, 1, readings, present=present, late=own, late_of=np.array([0]), revised=revised)
+    *slices, closed = encode_closed(written_by(batch), group)
+    assert len(slices) == (0 if slice_bytes > 100 else 3)
+
+    # Then come another reading of it, a duplicate, and twice what is there.
+    late, after = readings[1, [8, 5]], after.copy()
+    after[8] = True
+    row = with_late(revised[0], late[:1], after)
+    row["late"], row["arrived"] = 2, 8
+    counted = row.copy()
+    counted["duplicates"] = 3
+    parts = [
+        *slices,
+        closed,
+        encode_late(np.array([row, row]), late, group),
+        encode_revised(np.array([counted]), group),
+    ]
+    data = b"".join(part.tobytes() for part in parts)
+    found = merged(rng.permutation(decode_heads(data, group)), group.size)
+    np.testing.assert_array_equal(found.rows, np.array([plain.ledger[0], counted, plain.ledger[2]]))
+    assert found.stored.tolist() == [9, 8, 9]
+    assert found.is_stored.all()
+    read = np.unique(decode_readings(data, group).view(f"V{decode_readings(data, group).dtype.itemsize}"))
+    after[0] = False
+    there = np.ones(readings.shape, bool)
+    there[1] = after
+    expected = answers(group, [(1, readings[there])])
+    assert sorted(each.tobytes() for each in read) == sorted(each.tobytes() for each in expected)
 
 
 def test_ids_are_in_the_order_of_what_they_name() -> None:
-    named = [(1, -(2**63), 0), (1, -1, 5), (1, 0, 0), (1, 0, 32_766), (1, 7, 0), (1, 2**63 - 1, 0), (2, -5, 0)]
+    named = [(1, -(2**63), 0), (1, -1, 5), (1, 0, 0), (1, 0, REVISION), (1, 0, LATE | 32_766), (1, 7, 0)]
+    named += [(1, 2**63 - 1, 0), (2, -5, 0)]
     ids = [id_bytes(*name) for name in named]
     assert ids == sorted(ids)
-    assert [id_bytes(*name[:2]) for name in named] == sorted(id_bytes(*name[:2]) for name in named)
-    between = readings_of_trigger(1, 0, Layout.ROWS)["_id"]
+    assert [key_in(raw) for raw in ids] == [name[:2] for name in named]
+    between = of_stretch(1, 0, 0)["_id"]
     inside = [name for name, raw in zip(named, ids, strict=True) if between["$gte"] <= raw <= between["$lte"]]
-    assert inside == [(1, 0, 0), (1, 0, 32_766)]
+    assert inside == [(1, 0, 0), (1, 0, REVISION), (1, 0, LATE | 32_766)]
+
+
+def test_neighbours_are_looked_up_as_stretches() -> None:
+    keys = np.array([(1, 5), (1, 3), (1, 4), (2, 6), (1, 9), (1, 5)], [("run", "<i4"), ("trigger", "<i8")])
+    assert stretches(keys) == [(1, 3, 5), (1, 9, 9), (2, 6, 6)]
+    assert stretches(keys[:0]) == []
 
 
 # --- servers --------------------------------------------------------------------------------------------------------
@@ -175,10 +225,29 @@ def test_durability_follows_from_the_server(
     assert (found[Durability.SYNC].shortfall is None) == sync.startswith("sync (")
 
 
+@pytest.mark.parametrize("set_name", ["", "rs0"])
+def test_a_login_that_may_not_see_the_settings_is_a_shortfall(set_name: str) -> None:
+    for status, options, unseen in (
+        ({}, {}, "storage.journal.commitIntervalMs, storage.journal.enabled, storageEngine"),
+        ({"storageEngine": {"name": "wiredTiger"}}, {}, "storage.journal.commitIntervalMs, storage.journal.enabled"),
+    ):
+        settings = _settings(status, options)
+        found = held(Server(product="mongodb", version="7.0", set_name=set_name, settings=settings))
+        for durability in Durability:
+            assert found[durability].words.endswith("which this login may not see)")
+            shortfall = found[durability].shortfall
+            assert shortfall is not None
+            assert shortfall.problem.startswith(f"the login may not see {unseen} of the server")
+            assert "clusterMonitor" in shortfall.fix
+        assert found[Durability.ASYNC].risk_ms == (math.inf if set_name else 500)
+    told = _settings({"storageEngine": {"name": "wiredTiger"}}, {"parsed": {}})
+    assert held(Server(product="mongodb", version="7.0", settings=told))[Durability.SYNC].shortfall is None
+
+
 def test_the_write_concern_is_what_is_promised() -> None:
     alone, member = Server(product="mongodb", version="7.0"), Server(product="mongodb", version="7.0", set_name="rs0")
-    assert alone.write_concern(Durability.SYNC, 30) == {"w": 1, "j": True, "wtimeout": 30_000}
-    assert member.write_concern(Durability.SYNC, 0.5) == {"w": "majority", "j": True, "wtimeout": 500}
+    assert alone.write_concern(Durability.SYNC, 30) == {"w": 1, "j": True}
+    assert member.write_concern(Durability.SYNC, 0.5) == {"w": "majority", "j": True, "wtimeout": 400}
     for server in (alone, member):
         assert server.write_concern(Durability.ASYNC, 30) == {"w": 1, "j": False}
 
@@ -246,6 +315,7 @@ def test_what_a_write_is_answered_with() -> None:
         {"writeErrors": [twice, {"index": 4, "code": 10107, "errmsg": "not primary"}]},
         {"writeConcernError": {"code": 64, "errmsg": "waiting for replication timed out"}},
         {"writeErrors": [{"index": 0, "code": 13, "errmsg": "not authorized"}]},
+        {"writeErrors": [{"index": 0, "code": 121, "errmsg": "again"}], "errorLabels": ["RetryableWriteError"]},
     ):
         with pytest.raises(StoreUnavailable):
             check_answer(answer, "there", but=11000)
@@ -281,53 +351,19 @@ async def test_a_dsn_that_cannot_be_understood(dsn: str) -> None:
     assert not re.search("se.?cret|\n", str(wrong.value))
 
 
-# --- what only a real mongod takes ----------------------------------------------------------------------------------
-
-
-def test_a_window_names_all_instruments_where_an_index_serves_it() -> None:
-    query = WindowReadings(group=group_of(size=3), start_ns=5, end_ns=9)
-    mongodb, ferretdb = (
-        Server(product="mongodb", version="7.0"),
-        Server(product="ferretdb", version="1", keeps_json=True),
-    )
-    times = {"time_ns": {"$gte": 5, "$lt": 9}}
-    assert readings_in_window(query, Layout.ROWS, mongodb) == {"instrument": {"$in": [0, 1, 2]}, **times}
-    assert readings_in_window(query, Layout.ROWS, ferretdb) == times
-
-
-def test_views_show_a_reading_a_document() -> None:
-    group = group_of(size=3, dtypes=("float64", "int16"))
-    rows, arrays = (readings_view(group, layout) for layout in Layout)
-    assert rows["viewOn"] == arrays["viewOn"] == "bpm"
-    assert [list(stage) for stage in rows["pipeline"]] == [["$project"]]
-    assert [list(stage) for stage in arrays["pipeline"]] == [["$unwind"], ["$match"], ["$set"], ["$project"]]
-    unwind, match, spread, project = (stage for stage in arrays["pipeline"])
-    assert unwind["$unwind"] == {"path": "$time_offset_ns", "includeArrayIndex": "instrument"}
-    assert match["$match"] == {"time_offset_ns": {"$ne": MISSING_OFFSET}}
-    assert spread["$set"]["ch1"] == {"$arrayElemAt": ["$ch1", "$instrument"]}
-    assert spread["$set"]["time_ns"] == {"$add": ["$time_ns", "$time_offset_ns"]}
-    assert project == rows["pipeline"][0]
-    assert project["$project"]["name"] == {"$arrayElemAt": [["bpm_000", "bpm_001", "bpm_002"], "$instrument"]}
-
-
-@pytest.mark.parametrize("layout", list(Layout))
-def test_the_script_makes_all_of_it(layout: Layout) -> None:
+def test_the_script_makes_all_of_it() -> None:
     group = group_of(size=2, dtypes=("float64",))
-    wanted = GroupCollections(group=group, layout=layout)
-    script = schema_statements("db1", "main", {"bpm": group}, {"bpm": layout})
+    wanted = GroupCollections(group=group, layout=Layout.ARRAYS)
+    script = schema_statements("db1", "main", {"bpm": group}, {"bpm": Layout.ARRAYS})
     text = "\n".join(script)
     assert all(part.startswith("//") or part.endswith(";") for part in script)
     assert script[1] == 'db = db.getSiblingDB("db1");'
-    for name in (wanted.data, wanted.ledger, wanted.view):
-        assert f'includes("{name}")) db.runCommand({{"create": "{name}"' in text
-    for collection, indexes in {**wanted.indexes(), ACCOUNTS: ACCOUNT_INDEXES}.items():
-        assert f'"createIndexes": "{collection}", "indexes": {json.dumps(indexes)}' in text
-    assert f'NumberLong("{MISSING_OFFSET}")' in text or layout is Layout.ROWS
+    assert 'includes("bpm")) db.runCommand({"create": "bpm"' in text
+    assert f'"createIndexes": "bpm", "indexes": {json.dumps(wanted.indexes())}' in text
     assert json.dumps(wanted.description("main")) in text
-    assert 'db.positions.updateOne({"_id": "bpm"}' in text
 
 
-# --- owners of leases -----------------------------------------------------------------------------------------------
+# --- owners ------------------------------------------------------------------------------------------------------
 
 OWNER = "from backends.mongodb.server.owner import new_owner; print(new_owner(), flush=True); input()"
 

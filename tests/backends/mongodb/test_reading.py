@@ -11,18 +11,13 @@ from backends.base import ReadOnly, ServerView, StoreUnavailable
 from backends.memory.store import MemoryStore
 from backends.mongodb import MongodbStore
 from backends.mongodb.reading.activity import view_of
-from backends.mongodb.reading.group import GroupReader
-from backends.mongodb.reading.queries import MongodbQuestions
-from backends.mongodb.server.facts import Server
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
-from schemas.queries import Aggregate, LedgerTail, Means, Snapshot, TriggersReadings
+from schemas.queries import Aggregate, LedgerTail
 from schemas.readings import InstrumentGroup
-from tests.backends.test_store_reductions import assert_same
 from tests.support.batches import batch_of, by_group, group_of, readings_of
 
 Make = Callable[..., MongodbStore]
-BOTH = pytest.mark.parametrize("layout", list(Layout))
 START_NS, PERIOD_NS = 1_700_000_000_000_000_000, 700_000_000
 
 
@@ -71,27 +66,6 @@ async def test_it_reads_beside_the_writer_and_gives_up_in_one_line(made: Make) -
     hurried = made(group, Layout.ROWS, ReadOnly(connections=1, give_up_s=1e-6))
     with pytest.raises(StoreUnavailable, match=r"took longer than 1e-06 s, and was given up$"):
         await hurried.ask(Aggregate(group=group))
-
-
-@BOTH
-async def test_a_server_with_indexes_is_asked_by_them_for_the_same(made: Make, layout: Layout) -> None:
-    """FerretDB 1 uses no index, so it is asked otherwise; it answers what a MongoDB is asked all the same."""
-    group = group_of(size=5)
-    store = made(group, layout)
-    memory = await filled(store, group)
-    database, _ = await store._connect()
-    mongod = Server(product="mongodb", version="8.0.4")
-    (of,) = store._collections.values()
-    questions = MongodbQuestions(GroupReader(database=database, server=mongod, of=of, logger="main"))
-    end_ns = START_NS + 30 * PERIOD_NS
-    for query in (
-        TriggersReadings(group=group, run=1, triggers=(-1, 3, 29, 30, 7)),
-        Snapshot(group=group, at_ns=START_NS, within_ns=1),
-        Snapshot(group=group, at_ns=START_NS + 20 * PERIOD_NS, within_ns=3_600_000_000_000),
-        Snapshot(group=group, at_ns=end_ns + 9_000_000_000, within_ns=10_000_000_000),
-        Means(group=group, start_ns=START_NS + PERIOD_NS, end_ns=end_ns, step_ns=5_000_000_000),
-    ):
-        assert_same(await questions.answer(query), await memory.ask(query), query)
 
 
 async def test_a_server_tells_what_it_counts_if_it_counts(made: Make) -> None:

@@ -12,10 +12,9 @@ from pymongo.asynchronous.database import AsyncDatabase
 
 from backends import open_visit_store
 from backends.base import BatchRejected, SchemaMismatch, StoreError
-from backends.mongodb.server.errors import check_answer
+from backends.mongodb.server.errors import check_answer, check_index
 from backends.mongodb.visits import packs
 from backends.mongodb.visits.formats import key_bytes, row_format
-from backends.mongodb.visits.session import only_of_ids
 from backends.visits.base import VisitStore
 from schemas.config import DatabaseConfig, VisitsConfig
 from schemas.visits.tables import (
@@ -96,11 +95,11 @@ def test_an_upsert_is_a_statement_a_row(how: LastUpdate) -> None:
 
 def test_a_document_is_forgiven_for_its_own_id_alone() -> None:
     taken = {"writeErrors": [{"index": 0, "code": 11000, "keyPattern": {"_id": 1}, "errmsg": "E11000"}]}
-    only_of_ids(taken, "server", "DIAObject")
+    check_index(taken, "server", "DIAObject")
     assert check_answer(taken, "server", but=11000) == [0]
     other = {"writeErrors": [{"index": 0, "code": 11000, "keyPattern": {"flags": 1}, "errmsg": "E11000"}]}
     with pytest.raises(BatchRejected, match=r"unique index of flags that is not triggerlog's.*; drop that index"):
-        only_of_ids(other, "server", "DIAObject")
+        check_index(other, "server", "DIAObject")
 
 
 async def test_last_versions_that_a_cut_had_deleted_are_put_back(
