@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from backends.base import ReadOnly, Store
 from backends.kinds import KINDS
 from schemas.batch import Layout
-from schemas.checking.dsn import Backend
+from schemas.checking.dsn import Backend, Feature, require
 from schemas.config import DatabaseConfig
 from schemas.readings import InstrumentGroup
 
@@ -127,12 +127,16 @@ def open_conditions_store(
 
     Args:
         database: where; without a DSN the embedded PostgreSQL under `state_dir`, which has to run already.
-        schema: that the conditions lie in; in MariaDB and MongoDB, the database.
+        schema: that the conditions lie in; in MariaDB, the database.
         state_dir: folder for what the daemon keeps.
         password: for the DSN; it appears in no message.
         connections: so many calls are under way at most; others wait for their turn.
 
+    Raises:
+        ConfigError: the database has no conditions.
+
     """
+    require(database.backend, Feature.CONDITIONS)
     found = KINDS[database.backend].implementation("conditions")
     store: ConditionsStore = found.open_conditions_store(
         database, schema=schema, state_dir=state_dir, password=password, connections=connections
@@ -146,7 +150,11 @@ def open_folders_store(
     """Make the store of folders of a database; `await store.create()` makes its tables.
 
     Arguments as of `open_conditions_store`; folders and conditions cannot be in one schema.
+
+    Raises:
+        ConfigError: the database has no folders.
     """
+    require(database.backend, Feature.FOLDERS)
     found = KINDS[database.backend].implementation("folders")
     store: FoldersStore = found.open_folders_store(
         database, schema=schema, state_dir=state_dir, password=password, connections=connections

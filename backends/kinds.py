@@ -33,9 +33,9 @@ class DatabaseKind:
     """What there is to know of a database without asking it; `DSN_FORMS[backend]` has how its DSN is written.
 
     package: has `open_store`, `schema_statements`, `drop_schema`, `terminal_of` and `backup_tools` (contexts: a server
-        may have to run for them), `open_visit_store` in its subpackage `visits`, `open_conditions_store` in
-        `conditions`, and `open_folders_store` in `folders`. They import the driver: it costs start-up time, and not
-        every site has them all.
+        may have to run for them), `open_visit_store` in its subpackage `visits`, and, unless `DsnForm.lacks` names
+        them, `open_conditions_store` in `conditions` and `open_folders_store` in `folders`. They import the driver: it
+        costs start-up time, and not every site has them all.
     products: by the name that `StoreFacts.backend` gives each; the first is the one that reports name it by.
     throwaway: module and class of a server for drills, tests and benchmarks.
     needs: what has to be installed for that server.

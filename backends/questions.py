@@ -8,7 +8,6 @@ from schemas.queries import (
     Aggregate,
     InstrumentReadings,
     LedgerEnds,
-    LedgerNeighbours,
     LedgerRow,
     LedgerRows,
     LedgerTail,
@@ -26,7 +25,7 @@ from schemas.queries import (
 )
 from schemas.readings import Array
 
-_OfLedger = LedgerRow | LedgerTail | LedgerEnds | LedgerRows | LedgerNeighbours | SkippedTriggers
+_OfLedger = LedgerRow | LedgerTail | LedgerEnds | LedgerRows | SkippedTriggers
 _OfReadings = NewestTrigger | TriggerReadings | InstrumentReadings | WindowReadings | TriggersReadings | Snapshot
 
 
@@ -40,7 +39,7 @@ class Questions(ABC):
                 return await self._totals(query)
             case Means() | Aggregate():
                 return await self._figures(query)
-            case LedgerRow() | LedgerTail() | LedgerEnds() | LedgerRows() | LedgerNeighbours() | SkippedTriggers():
+            case LedgerRow() | LedgerTail() | LedgerEnds() | LedgerRows() | SkippedTriggers():
                 return await self._of_ledger(query)
             case _:
                 return await self._of_readings(query)
@@ -56,8 +55,6 @@ class Questions(ABC):
             case LedgerRows():
                 rows = await self._ledger_rows(query.run, np.unique(np.array(query.triggers, np.int64)))
                 return np.asarray(rows[np.argsort(rows["trigger"])])
-            case LedgerNeighbours():
-                return await self._ledger_neighbours(query.run, query.trigger)
             case SkippedTriggers():
                 return await self._skipped(query)
 
@@ -108,12 +105,8 @@ class Questions(ABC):
         """The ledger rows of triggers (int64, ascending, each once), in any order."""
 
     @abstractmethod
-    async def _ledger_neighbours(self, run: int, trigger: int) -> Array:
-        """The ledger rows right below and right above a trigger number, ascending."""
-
-    @abstractmethod
     async def _skipped(self, query: SkippedTriggers) -> Array:
-        """The ledger rows of triggers that follow a gap, newest first."""
+        """The ledger rows of triggers that follow a gap, newest first, with what is skipped by now."""
 
     @abstractmethod
     async def _trigger(self, row: Array) -> Array:

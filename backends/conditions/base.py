@@ -40,6 +40,13 @@ class ConditionsStore(Protocol):
             SchemaMismatch: they are not as this store makes them.
         """
 
+    async def check(self) -> None:
+        """See that `create` would do, and change nothing.
+
+        Raises:
+            StoreError: it would not; the message names the problem and the fix.
+        """
+
     async def close(self) -> None:
         """Give back the connections."""
 
@@ -67,7 +74,7 @@ class ConditionsStore(Protocol):
         """One list. Refused: unknown."""
 
     async def remove_list(self, name: str) -> None:
-        """Remove an empty list. Refused: unknown, a tag has it, or it has intervals."""
+        """Remove an empty list, also from its tag. Refused: unknown, it has intervals, or its tag is frozen."""
 
     async def attach_list(self, tag: str, name: str) -> PayloadList:
         """Give a list to a tag; a list of the same type that the tag had is in no tag afterwards.
@@ -143,7 +150,7 @@ class ConditionsStore(Protocol):
         """Remove the interval of a tag that has exactly this start and end; nothing is valid there then.
 
         A list of another tag that shares it keeps it.
-        Refused: unknown, or the tag is frozen.
+        Refused: unknown, or the tag is locked or frozen.
         """
 
     # --- questions ---------------------------------------------------------------------------------------------------

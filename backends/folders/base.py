@@ -35,6 +35,13 @@ class FoldersStore(Protocol):
             SchemaMismatch: they are not as this store makes them.
         """
 
+    async def check(self) -> None:
+        """See that `create` would do, and change nothing.
+
+        Raises:
+            StoreError: it would not; the message names the problem and the fix.
+        """
+
     async def close(self) -> None:
         """Give back the connections."""
 

@@ -33,7 +33,7 @@ from schemas.folders.blocks import Insertion
 from schemas.folders.reports import difference, folder_of, intervals_of
 from schemas.ledger import ledger_dtype
 from schemas.marks import Mark, MarksWithin
-from schemas.queries import Figures, LedgerNeighbours, LedgerRows, LedgerTail, Query, figures_dtype
+from schemas.queries import Figures, LedgerRows, LedgerTail, Query, figures_dtype
 from schemas.readings import Array, InstrumentGroup
 from schemas.retention import Dropped, Period, Rule
 
@@ -156,7 +156,7 @@ class ReportingStore:
         group = self._groups.get(query.group.name)
         if group is None:
             return await self._tables.ask(query)
-        if isinstance(query, LedgerTail | LedgerRows | LedgerNeighbours):
+        if isinstance(query, LedgerTail | LedgerRows):
             return np.empty(0, ledger_dtype(group.size))
         raise StoreError(f"group {group.name} reports on change, into folder {group.folder}; ask for that")
 

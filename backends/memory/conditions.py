@@ -32,6 +32,7 @@ from schemas.conditions.rules import (
     check_removal,
     check_status_change,
     check_tag,
+    check_takes_interval,
     exists,
     has_intervals,
     in_use,
@@ -87,6 +88,10 @@ class MemoryConditionsStore:
         """There is nothing to create."""
         self._check()
 
+    async def check(self) -> None:
+        """There is nothing to create."""
+        self._check()
+
     async def close(self) -> None:
         """There is nothing to give back."""
 
@@ -134,13 +139,15 @@ class MemoryConditionsStore:
         return _told(self._list(name))
 
     async def remove_list(self, name: str) -> None:
-        """Remove an empty list that no tag has."""
+        """Remove an empty list."""
         found = self._list(name)
-        if found.tag is not None:
-            raise in_use("payload_list", name, f"global tag {found.tag}")
+        check_not_frozen(self._status(found))
         if found.line.count:
             raise has_intervals(name, found.line.count)
         del self._lists[name]
+        if found.tag is not None:
+            del self._tags[found.tag].lists[found.type]
+            _touch(self._tags[found.tag])
 
     async def attach_list(self, tag: str, name: str) -> PayloadList:
         """Give a list to a tag."""
@@ -267,7 +274,7 @@ class MemoryConditionsStore:
     async def remove_interval(self, tag: str, type: str, start: Key, end: Key) -> None:  # noqa: A002 - the field's name
         """Remove the interval of a tag that has exactly this start and end."""
         found = self._tag(tag)
-        check_not_frozen(found.status)
+        check_takes_interval(found.status)
         if type not in found.lists:
             raise unknown("payload_type", type)
         line = found.lists[type].line.copy()

@@ -129,6 +129,10 @@ class MemoryFoldersStore:
         """There is nothing to create."""
         self._check()
 
+    async def check(self) -> None:
+        """There is nothing to create."""
+        self._check()
+
     async def close(self) -> None:
         """There is nothing to give back."""
 

@@ -28,7 +28,6 @@ from schemas.queries import (
     Aggregate,
     InstrumentReadings,
     LedgerEnds,
-    LedgerNeighbours,
     LedgerRow,
     LedgerRows,
     LedgerTail,
@@ -46,7 +45,7 @@ from schemas.queries import (
 from schemas.readings import Array, InstrumentGroup
 from schemas.retention import Dropped, Period, Rule
 
-_OfLedger = LedgerRow | LedgerTail | LedgerEnds | LedgerRows | LedgerNeighbours | SkippedTriggers
+_OfLedger = LedgerRow | LedgerTail | LedgerEnds | LedgerRows | SkippedTriggers
 _OfReadings = NewestTrigger | TriggerReadings | InstrumentReadings | WindowReadings | TriggersReadings | Snapshot
 
 NOT_DURABLE = DurabilityInForce(words="NOT durable: in the memory of this process", risk_ms=math.inf)
@@ -116,7 +115,7 @@ class MemoryStore:
         """Keep a batch, unless it is there already."""
         self.begun += 1
         await self.serving.wait()
-        self._check(writes=True)
+        self._check(rows=len(batch.ledger) + len(batch.revised))
         self.commits += 1
         kept = self._groups[batch.group.name]
         if is_committed(kept.positions.get(batch.stream, JournalPosition(sequence=0)), batch):
@@ -130,7 +129,7 @@ class MemoryStore:
     async def rehearse(self, batch: Batch) -> None:
         """See whether a batch would be taken."""
         await self.serving.wait()
-        self._check(writes=True)
+        self._check(rows=len(batch.ledger) + len(batch.revised))
         kept = self._groups[batch.group.name]
         if not is_committed(kept.positions.get(batch.stream, JournalPosition(sequence=0)), batch):
             kept.see_new(batch)
@@ -158,7 +157,7 @@ class MemoryStore:
                 reducer = reducer_of(query)
                 reducer.add(kept.everything())
                 return reducer.answer()
-            case LedgerRow() | LedgerTail() | LedgerEnds() | LedgerRows() | LedgerNeighbours() | SkippedTriggers():
+            case LedgerRow() | LedgerTail() | LedgerEnds() | LedgerRows() | SkippedTriggers():
                 return _ledger(kept.rows(), query)
             case _:
                 return _readings(kept, query)
@@ -204,7 +203,7 @@ class MemoryStore:
     async def drop(self, period: Period, rule: Rule, *, at_ns: int, patience_s: float) -> Dropped:
         """Forget the readings of a period."""
         await self.serving.wait()
-        self._check(writes=True)
+        self._check(rows=1)
         kept = self._groups[period.group]
         every = kept.everything()
         goes = (every["time_ns"] >= period.start_ns) & (every["time_ns"] < period.end_ns)
@@ -224,7 +223,7 @@ class MemoryStore:
                 triggers=len(ledger),
                 readings=int(counts.sum()),
                 missing=int((ledger["expected"] - ledger["arrived"]).sum()),
-                skipped=int(ledger["skipped"].sum()),
+                skipped=sum(_skipped(ledger[ledger["run"] == run]) for run in np.unique(ledger["run"]).tolist()),
                 size_bytes=int(goes.sum()) * every.dtype.itemsize,
             )
         )
@@ -238,8 +237,8 @@ class MemoryStore:
     async def close(self) -> None:
         """There is nothing to give back."""
 
-    def _check(self, *, writes: bool = False) -> None:
-        if self._failure is not None and (writes or not isinstance(self._failure, BatchRejected)):
+    def _check(self, *, rows: int = 0) -> None:
+        if self._failure is not None and (rows or not isinstance(self._failure, BatchRejected)):
             raise self._failure
 
 
@@ -295,12 +294,11 @@ def _ledger(rows: Array, query: _OfLedger) -> Array:
             return np.asarray(found[-1:] if query.run is None else found[found["run"] == query.run])
         case LedgerRows():
             return np.asarray(rows[(rows["run"] == query.run) & np.isin(rows["trigger"], query.triggers)])
-        case LedgerNeighbours():
-            of_run = rows[rows["run"] == query.run]
-            below, above = of_run[of_run["trigger"] < query.trigger], of_run[of_run["trigger"] > query.trigger]
-            return np.concatenate([below[-1:], above[:1]])
         case SkippedTriggers():
-            found = rows[(rows["skipped"] > 0) & _within(rows, query)]
+            found = rows.copy()
+            found["skipped"] = np.diff(rows["trigger"], prepend=rows["trigger"][:1] - 1) - 1
+            found["skipped"][np.diff(rows["run"], prepend=0) != 0] = 0
+            found = found[(rows["skipped"] > 0) & (found["skipped"] > 0) & _within(rows, query)]
             return np.asarray(found[np.argsort(-found["time_ns"], kind="stable")][: query.most])
         case LedgerTail():
             of_run = newest if query.run is None else rows[rows["run"] == query.run]
@@ -340,9 +338,9 @@ def _totals(kept: _Group) -> Array:
         mine = ledger[ledger["run"] == run]
         row["run"], row["stored"], row["triggers"] = run, np.count_nonzero(every["run"] == run), len(mine)
         row["dropped"] = sum(stored for of, stored in dropped if of == run)
-        for name in ("expected", "arrived", "skipped"):
-            row[name] = mine[name].sum()
+        row["expected"], row["arrived"] = mine["expected"].sum(), mine["arrived"].sum()
         if len(mine):
+            row["skipped"] = _skipped(mine)
             row["first_ns"], row["last_ns"] = mine["first_ns"].min(), mine["last_ns"].max()
     if Stream.JOURNAL in kept.positions:
         journal = kept.positions[Stream.JOURNAL]
@@ -350,6 +348,10 @@ def _totals(kept: _Group) -> Array:
     answer["account_triggers"] = sum(position.triggers for position in kept.positions.values())
     answer["account_readings"] = sum(position.readings for position in kept.positions.values())
     return answer
+
+
+def _skipped(rows: Array) -> int:
+    return int(rows["trigger"][-1] - rows["trigger"][0]) + 1 - len(rows)
 
 
 def _within(readings: Array, query: InstrumentReadings | WindowReadings | SkippedTriggers) -> Array:

@@ -11,6 +11,7 @@ from sqlalchemy.schema import CreateTable
 from backends.base import StoreBusy
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import DIALECT, literal, quoted
+from backends.mysql.schema.create import NEEDED, check_rights
 from backends.mysql.server.address import address_of, connect
 from backends.mysql.server.facts import product_of
 from backends.mysql.server.locks import release, take
@@ -71,17 +72,36 @@ class MysqlSessionStore(SqlSessionStore[S]):
 
         A server commits after each statement that makes a table: a create that was cut short is finished by the next.
         """
-        async with self._connected() as session, self._alone(session):
-            columns = f"information_schema.COLUMNS WHERE TABLE_SCHEMA = {literal(self._schema)}"
-            found = await session.fetch(f"SELECT TABLE_NAME, COLUMN_NAME FROM {columns}")
-            if not check_columns(self._schema, self.what, self._all_tables(), found, all_or_none=False):
-                product = product_of(session.connection.version).backend
-                await session.run(f"CREATE DATABASE IF NOT EXISTS {quoted(self._schema)} DEFAULT CHARACTER SET utf8mb4")
-                for table in self._all_tables():
-                    await session.run(create_table(table, product))
-            for statement in self._beside_tables():
-                await session.run(statement)
-            await self._remove_left_over(session)
+        with self._driver.login_refused():
+            async with self._connected() as session, self._alone(session):
+                if not await self._are_there(session):
+                    product = product_of(session.connection.version).backend
+                    name = quoted(self._schema)
+                    await session.run(f"CREATE DATABASE IF NOT EXISTS {name} DEFAULT CHARACTER SET utf8mb4")
+                    for table in self._all_tables():
+                        await session.run(create_table(table, product))
+                for statement in self._beside_tables():
+                    await session.run(statement)
+                await self._remove_left_over(session)
+
+    async def check(self) -> None:
+        """See that `create` would do, and change nothing."""
+        with self._driver.login_refused():
+            async with self._connected() as session:
+                await self._are_there(session)
+
+    async def _are_there(self, session: S) -> bool:
+        """Return whether all tables are there, and the login has the rights that it needs.
+
+        Raises:
+            SchemaMismatch: they are others than this store makes.
+            StoreError: a right is lacking.
+        """
+        columns = f"information_schema.COLUMNS WHERE TABLE_SCHEMA = {literal(self._schema)}"
+        found = await session.fetch(f"SELECT TABLE_NAME, COLUMN_NAME FROM {columns}")
+        there = check_columns(self._schema, self.what, self._all_tables(), found, all_or_none=False)
+        await check_rights(session.connection, self._schema, NEEDED if there else (*NEEDED, "CREATE"))
+        return there
 
     async def drop(self) -> None:
         """Remove the database."""
@@ -105,19 +125,9 @@ class MysqlSessionStore(SqlSessionStore[S]):
         await release(session.connection, name)
 
     async def _connect(self) -> S:
-        connection = await connect(self._address, program=f"triggerlog {self.what}", timeout_s=self._timeout_s)
-        try:
-            mariadb = product_of(connection.version).backend == "mariadb"
-            settings = (
-                "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-                # What a server has by default would end a statement as if it could not do it now.
-                f"SET SESSION {'max_statement_time' if mariadb else 'max_execution_time'} = 0",
-                "SET SESSION auto_increment_increment = 1, auto_increment_offset = 1",
-            )
-            await connection.run(";".join(settings))
-        except BaseException:
-            connection.terminate()
-            raise
+        connection = await connect(
+            self._address, program=f"triggerlog {self.what}", timeout_s=self._timeout_s, isolation="READ COMMITTED"
+        )
         return self._session(connection)
 
 

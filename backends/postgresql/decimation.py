@@ -8,11 +8,11 @@ from backends.base import Pace, StoreError
 from backends.decimation.figures import together
 from backends.diagnosis.retention import no_such
 from backends.postgresql.moving import PostgresqlMoving, see_size
-from backends.postgresql.protocol.connection import Connection
+from backends.postgresql.protocol.connection import Connection, report_counts
 from backends.postgresql.protocol.copy import data_format, decode_reduced, encode_reduced, readings_of_rows
 from backends.postgresql.protocol.output import copied_text
 from backends.postgresql.protocol.sql import LEAF, create_reduced, literal, quoted
-from backends.postgresql.retention import DURABLY, PostgresqlAccounting
+from backends.postgresql.retention import PostgresqlAccounting
 from backends.sql.decimation import Reducing
 from backends.sql.tables import GroupTables, reduced_columns
 from schemas.decimation import Decimated
@@ -62,7 +62,7 @@ class PostgresqlReducing(PostgresqlAccounting, Reducing[Connection]):
             if first >= pages:
                 # Where the file is not to be found the server says 0 pages, and they are not reduced.
                 await self._moving.rows_beyond(begun.period, pages)
-                await self._moving.report_counts()
+                await report_counts(self._connection)
                 return
             await pace(first / pages)
             end = first + max(1, pages * STEP_BYTES // max(table_bytes, 1))
@@ -104,7 +104,7 @@ class PostgresqlReducing(PostgresqlAccounting, Reducing[Connection]):
 
     async def _durably(self, statements: Sequence[str]) -> None:
         async with self._connection.transaction():
-            await self._connection.execute(";".join([DURABLY, *statements]))
+            await self._connection.execute(";".join(statements))
 
     async def _found(self, begun: Decimated) -> tuple[int, int, int, int]:
         """File, pages, bytes of the rows, and bytes with indexes of a period's leaf.
@@ -139,7 +139,6 @@ class PostgresqlReducing(PostgresqlAccounting, Reducing[Connection]):
             await self._connection.execute(
                 # A scan of a range of pages is none that counts as a reader's: `ReadCounters.scans`.
                 f"SET LOCAL lock_timeout = '{round(1000 * self._patience_s)}ms'; SET LOCAL enable_seqscan = off;"
-                f"{DURABLY};"
                 f"SELECT pg_advisory_xact_lock(hashtextextended({lock}, 0))"
             )
             yield

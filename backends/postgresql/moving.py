@@ -15,16 +15,13 @@ from time import monotonic
 
 from backends.base import Move, Pace, StoreBusy, StoreError
 from backends.diagnosis.retention import no_such
-from backends.postgresql.protocol.connection import Connection
+from backends.postgresql.protocol.connection import Connection, report_counts
 from backends.postgresql.protocol.sql import LEAF, attach, lie_in, literal, quoted
-from backends.postgresql.retention import DURABLY
 from backends.postgresql.server.driver import DRIVER
 from backends.sql.moving import Found, Moving, changed
 from backends.sql.tables import GroupTables
 from schemas.retention import Period
 
-FLUSHED_SINCE = (15,)
-"""The version since which a session can be told to report what it has counted."""
 STEP_PAGES = 1024
 """Pages copied by one transaction: 8 MiB."""
 
@@ -197,11 +194,11 @@ class PostgresqlMoving(Moving[Connection, _Found]):
         await self._await_snapshots(period)
         # Without statistics, and with pages that are not all visible, plans fall back to scans. At its usual cost it
         # would take all that the disk gives.
-        await self.report_counts()
+        await report_counts(self._connection)
         await self._connection.execute("SET vacuum_cost_delay = 2")
         await self._connection.execute(f"VACUUM (FREEZE, ANALYZE) {copy}")
         await self._connection.execute("RESET vacuum_cost_delay")
-        await self.report_counts()
+        await report_counts(self._connection)  # that BRIN was summarized counts as scans, which are no reader's
         await self._connection.execute(_note(copy, found, ALL))
 
     async def rows_beyond(self, period: Period, pages: int) -> bool:
@@ -219,15 +216,6 @@ class PostgresqlMoving(Moving[Connection, _Found]):
             return bool(
                 await self._connection.fetchval(f"SELECT EXISTS (SELECT FROM {leaf} WHERE ctid >= '({pages},0)')")
             )
-
-    async def report_counts(self) -> None:
-        """Have the server count now what this session has done, where it can be told to.
-
-        Rows inserted before VACUUM would be added to those that it has found; and that it summarizes BRIN is counted as
-        scans, which are no reader's.
-        """
-        if self._connection.get_server_version() >= FLUSHED_SINCE:
-            await self._connection.execute("SELECT pg_stat_force_next_flush()")
 
     async def _await_snapshots(self, period: Period) -> None:
         """Wait until nobody reads by a snapshot from before the copy was complete, who would not see all of it.
@@ -255,7 +243,7 @@ class PostgresqlMoving(Moving[Connection, _Found]):
         table, leaf, copy, touched = (self._table(period.name, end) for end in ("", LEAF, COPY, TOUCHED))
         name = quoted(f"{self._tables.data.name}${period.name}{LEAF}")
         async with self._patient():
-            await self._connection.execute(f"{DURABLY}; LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+            await self._connection.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
             await self._see_untouched(period, found)
             await self._connection.execute(
                 f"ALTER TABLE {table} DETACH PARTITION {leaf}; DROP TABLE {leaf}, {touched};"

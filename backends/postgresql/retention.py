@@ -13,8 +13,6 @@ from backends.sql.accounting import Accounting
 from backends.sql.retention import Dropping
 from schemas.retention import Dropped
 
-DURABLY = "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
-"""In a transaction: it survives a crash of the server, whatever other sessions ask for."""
 SIZE_OF_PARTITION = """
     SELECT CASE WHEN pg_has_role(relowner, 'USAGE')
            THEN (SELECT sum(pg_total_relation_size(relid))::int8 FROM pg_partition_tree(oid)) ELSE -1 END
@@ -54,7 +52,7 @@ class PostgresqlDropping(PostgresqlAccounting, Dropping[Connection]):
     async def _set_apart(self, begun: Dropped) -> None:
         child = self._apart(begun.period)
         async with self._connection.transaction():
-            await self._connection.execute(f"SET LOCAL lock_timeout = '{round(1000 * self._patience_s)}ms'; {DURABLY}")
+            await self._connection.execute(f"SET LOCAL lock_timeout = '{round(1000 * self._patience_s)}ms'")
             size = await self._connection.fetchval(SIZE_OF_PARTITION, child)
             if size is None:
                 raise no_such(begun.period)
@@ -73,5 +71,5 @@ class PostgresqlDropping(PostgresqlAccounting, Dropping[Connection]):
 
     async def _finish(self, begun: Dropped, counted: list[str], at_ns: int) -> None:
         noted = self._note(begun, counted_ns=at_ns, dropped_ns=at_ns)
-        statements = [DURABLY, *counted, noted, f"DROP TABLE {self._apart(begun.period)}", "COMMIT"]
+        statements = [*counted, noted, f"DROP TABLE {self._apart(begun.period)}", "COMMIT"]
         await self._connection.execute(";".join(statements))

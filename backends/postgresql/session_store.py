@@ -1,6 +1,5 @@
 """Stores in PostgreSQL whose calls are transactions: their connections, and making or checking their tables."""
 
-import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +12,11 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from backends.base import StoreError
 from backends.postgresql.protocol.connection import Connection, target_of
 from backends.postgresql.protocol.sql import DIALECT, create_schema, quoted
-from backends.postgresql.schema.create import LOCK_TIMEOUT, SEEN, check_version, lock_schema
+from backends.postgresql.schema.create import LOCK_TIMEOUT, SEEN, check_rights, check_version, lock_schema
+from backends.postgresql.server.connecting import connect, milliseconds, see_no_pooler
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.postgresql.server.errors import translated
 from backends.postgresql.session import PostgresqlSession, session_driver
-from backends.postgresql.visits.connection import SYNCHRONOUS
 from backends.sql.checking import check_columns
 from backends.sql.session_store import SqlSessionStore
 from schemas.config import DatabaseConfig
@@ -29,9 +28,9 @@ SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
     "max_parallel_workers_per_gather": "0",
-    # What a role has by default would end a statement as if the server could not do it now.
-    "statement_timeout": "0",
 }
+
+TO_CHANGE = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 S = TypeVar("S", bound=PostgresqlSession)
 
@@ -64,6 +63,7 @@ class PostgresqlSessionStore(SqlSessionStore[S]):
         self._schema = schema
         self._password = password
         self._server = EmbeddedPostgresql(state_dir) if database.dsn is None else None
+        self._is_direct = False
 
     @abstractmethod
     def _session(self, connection: Connection) -> S:
@@ -79,15 +79,32 @@ class PostgresqlSessionStore(SqlSessionStore[S]):
 
     async def create(self) -> None:
         """Create the schema with its tables in one transaction, or check what is there."""
-        async with self._connected() as session, session.in_time() as connection:
-            check_version(connection.get_server_version(), self._target)
-            async with connection.transaction():
+        await self._try(commits=True)
+
+    async def check(self) -> None:
+        """Do what `create` would, and take it back."""
+        await self._try(commits=False)
+
+    async def _try(self, *, commits: bool) -> None:
+        with self._driver.login_refused():
+            async with self._connected() as session, session.in_time() as connection:
+                check_version(connection.get_server_version(), self._target)
+                transaction = connection.transaction()
+                await transaction.start()
                 await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {lock_schema(self._schema)}")
-                found = map(tuple, await connection.fetch(COLUMNS, self._schema))
-                if check_columns(self._schema, self.what, self._all_tables(), found):
-                    return
-                await self._see_may_create(connection)
-                await connection.execute(";".join(self._statements()))
+                await self._create_or_check(connection)
+                await (transaction.commit() if commits else transaction.rollback())
+
+    async def _create_or_check(self, connection: Connection) -> None:
+        seen = await connection.fetchrow(SEEN, quoted(self._schema))
+        assert seen is not None
+        found = map(tuple, await connection.fetch(COLUMNS, self._schema))
+        if check_columns(self._schema, self.what, self._all_tables(), found):
+            rights = [(quoted(self._schema, table.name), TO_CHANGE) for table in self._all_tables()]
+            await check_rights(connection, rights, f"{self._target}: user {seen['name']!r}")
+        else:
+            self._see_may_create(seen)
+            await connection.execute(";".join(self._statements()))
 
     async def drop(self) -> None:
         """Remove the schema with everything in it."""
@@ -98,26 +115,34 @@ class PostgresqlSessionStore(SqlSessionStore[S]):
         tables = [text for table in self._all_tables() for text in create_table(table)]
         return [create_schema(self._schema, if_missing=True), *tables, *self._beside_tables()]
 
-    async def _see_may_create(self, connection: Connection) -> None:
-        seen = await connection.fetchrow(SEEN, quoted(self._schema))
-        assert seen is not None
+    def _see_may_create(self, seen: asyncpg.Record) -> None:
         if not seen["is_there"] and not seen["may_create_schema"]:
             raise StoreError(
                 f"{self._target}: user {seen['name']!r} may not create schema {self._schema!r} in database"
                 f" {seen['database']!r}; let an administrator run CREATE SCHEMA {quoted(self._schema)}"
                 f" AUTHORIZATION {quoted(seen['name'])}"
             )
+        if seen["is_there"] and not (seen["may_use"] and seen["may_create"]):
+            name = quoted(seen["name"])
+            raise StoreError(
+                f"{self._target}: user {seen['name']!r} may not use, or create tables in, schema {self._schema!r} of"
+                f" {self.what}; let an administrator run GRANT USAGE, CREATE ON SCHEMA {quoted(self._schema)} TO {name}"
+            )
 
     async def _connect(self) -> S:
-        settings = SETTINGS | {
-            "application_name": f"triggerlog {self.what}",
-            "lock_timeout": str(math.ceil(1000 * self._timeout_s)),
-        }
         with translated(self._target):
-            connection = await asyncpg.connect(
-                self._dsn(), password=self._password, timeout=self._timeout_s, server_settings=settings
+            if self._database.dsn is not None and not self._is_direct:
+                await see_no_pooler(
+                    self._database.dsn, password=self._password, timeout_s=self._timeout_s, target=self._target
+                )
+                self._is_direct = True
+            connection = await connect(
+                self._dsn(),
+                password=self._password,
+                timeout_s=self._timeout_s,
+                program=f"triggerlog {self.what}",
+                settings=SETTINGS | {"lock_timeout": milliseconds(self._timeout_s)},
             )
-            await connection.execute(SYNCHRONOUS)
         return self._session(connection)
 
     def _dsn(self) -> str | None:

@@ -1,13 +1,10 @@
 """A store in PostgreSQL, named by a DSN or embedded."""
 
 import asyncio
-import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import asyncpg
 import sqlalchemy as sa
 
 from backends.base import ReadOnly, StoreFacts
@@ -18,9 +15,10 @@ from backends.postgresql.protocol.sql import compiled, literal, quoted
 from backends.postgresql.reading import activity
 from backends.postgresql.reading.figures import answer, reduced
 from backends.postgresql.reading.queries import PostgresqlQuestions
-from backends.postgresql.retention import DURABLY, PostgresqlDropping
+from backends.postgresql.retention import PostgresqlDropping
 from backends.postgresql.schema.create import Missing, create_or_check, missing_from
 from backends.postgresql.schema.places import check_places
+from backends.postgresql.server.connecting import connect, see_no_pooler
 from backends.postgresql.server.driver import DRIVER
 from backends.postgresql.server.durability import SETTINGS, held
 from backends.postgresql.server.embedded import EmbeddedPostgresql
@@ -32,9 +30,6 @@ from backends.sql.tables import group_tables
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from schemas.readings import InstrumentGroup
-
-CHECK_CLIENT = "SET client_connection_check_interval = '1s'"
-"""A reader that is killed leaves nothing behind that goes on for long."""
 
 VALUES = f"SELECT name, setting FROM pg_settings WHERE name = ANY('{{{','.join(('server_version', *SETTINGS))}}}')"
 SIZES = """
@@ -74,6 +69,7 @@ class PostgresqlStore(SqlStore[Connection]):
         self._places = places
         self._first = places[0] if places else None
         self._server = server
+        self._is_direct = False
         schema = database.schema_name
         super().__init__(
             DRIVER,
@@ -85,7 +81,6 @@ class PostgresqlStore(SqlStore[Connection]):
                 table=quoted(schema, "marks"),
                 literal=literal,
                 unless_there="ON CONFLICT (id) DO NOTHING",
-                first=DURABLY,
             ),
             view=activity.view,
             partitions_of=activity.partitions_of,
@@ -101,6 +96,11 @@ class PostgresqlStore(SqlStore[Connection]):
             read_only=read_only,
         )
 
+    async def open(self) -> None:
+        """Create the schema or check it, and take the lock of every group."""
+        await self._see_no_pooler()
+        await super().open()
+
     async def check(self) -> list[str]:
         """Look at the server, the rights and the schema without changing anything; start no embedded server."""
         schema, tables = self._database.schema_name, tuple(self._tables.values())
@@ -108,6 +108,7 @@ class PostgresqlStore(SqlStore[Connection]):
         if dsn is None:
             everything = Missing(schema=True, shared=True, groups=tables).words(schema)
             return ["an embedded PostgreSQL", *everything] if self._server and not self._server.is_made else []
+        await self._see_no_pooler()
         with translated(self._target), login_refused():
             async with asyncio.timeout(self._database.command_timeout_s):
                 connection = await self._connected(dsn)
@@ -147,22 +148,19 @@ class PostgresqlStore(SqlStore[Connection]):
         if self._server is not None and self._read_only is None:
             await self._server.stop()
 
+    async def _see_no_pooler(self) -> None:
+        if self._database.dsn is not None:
+            timeout_s = self._database.command_timeout_s
+            with login_refused(), translated(self._target):
+                await see_no_pooler(
+                    self._database.dsn, password=self._password, timeout_s=timeout_s, target=self._target
+                )
+            self._is_direct = True
+
     async def _create_or_check(self, connection: Connection) -> None:
         schema = self._database.schema_name
         await create_or_check(connection, schema, self._logger, self._tables.values(), self._target)
         await check_places(connection, self._places, self._target)
-
-    def _session_settings(self) -> dict[str, str]:
-        name = f"triggerlog {self._logger}"
-        if self._read_only is None:
-            return {"application_name": name}
-        return {
-            "application_name": f"{name} reader",
-            "default_transaction_read_only": "on",
-            "statement_timeout": str(math.ceil(1000 * self._read_only.give_up_s)),
-            # One question must not take all the processors there are from the writing: decision 0029.
-            "max_parallel_workers_per_gather": "0",
-        }
 
     async def _rows(self, connection: Connection, select: sa.SelectBase) -> Sequence[tuple[Any, ...]]:
         return [tuple(row) for row in await connection.fetch(compiled(select))]
@@ -172,6 +170,8 @@ class PostgresqlStore(SqlStore[Connection]):
 
     async def _connect(self) -> Connection:
         if self._server is None:
+            if self._read_only is not None and not self._is_direct:
+                await self._see_no_pooler()  # nobody opens it
             return await self._connected(self._database.dsn)
         if self._read_only is None:
             return await self._connected(await self._server.start())
@@ -180,14 +180,10 @@ class PostgresqlStore(SqlStore[Connection]):
     async def _connected(self, dsn: str | None) -> Connection:
         # A batch is never at fault for what goes wrong before there is a connection.
         with translated(self._target):
-            connection = await asyncpg.connect(
+            return await connect(
                 dsn,
                 password=self._password,
-                timeout=self._database.command_timeout_s,
-                server_settings=self._session_settings(),
+                timeout_s=self._database.command_timeout_s,
+                program=f"triggerlog {self._logger}{' reader' if self._read_only else ''}",
+                give_up_s=self._read_only.give_up_s if self._read_only else None,
             )
-            if self._read_only is not None:
-                # Some systems cannot tell a server that its client has died; it then goes on until it gives up.
-                with suppress(asyncpg.InvalidParameterValueError):
-                    await connection.execute(CHECK_CLIENT)
-            return connection

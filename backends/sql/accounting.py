@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from backends.base import StoreError
 from backends.sql.connection import C
+from backends.sql.selects import skipped_between
 from backends.sql.tables import GroupTables, shared_tables
 from schemas.decimation import Decimated
 from schemas.retention import Dropped, Period, Rule
@@ -179,9 +180,9 @@ class Accounting(ABC, Generic[C]):
 
 def _select_ledger(tables: GroupTables, period: Period) -> sa.Select[Any]:
     ledger = tables.ledger.c
-    sums = (ledger.arrived, ledger.expected - ledger.arrived, ledger.skipped)
+    sums = sa.func.sum(ledger.arrived), sa.func.sum(ledger.expected - ledger.arrived), skipped_between(ledger)
     return (
-        sa.select(ledger.run, sa.func.count(), *(sa.cast(sa.func.sum(each), sa.BigInteger) for each in sums))
+        sa.select(ledger.run, sa.func.count(), *(sa.cast(each, sa.BigInteger) for each in sums))
         .where(ledger.time_ns >= period.start_ns, ledger.time_ns < period.end_ns)
         .group_by(ledger.run)
     )

@@ -24,7 +24,6 @@ class MarkStatements:
         table: its name, quoted.
         literal: makes a text constant.
         unless_there: what an INSERT ends with to leave a row of the same id as it is.
-        first: a statement before those that write, in the same transaction; none is empty.
     """
 
     def __init__(
@@ -35,14 +34,12 @@ class MarkStatements:
         table: str,
         literal: Callable[[str], str],
         unless_there: str,
-        first: str = "",
     ) -> None:
         self._marks = shared_tables(schema).marks.c
         self._logger = logger
         self._table = table
         self._literal = literal
         self._unless_there = unless_there
-        self._first = f"{first};" if first else ""
 
     def keep(self, mark: Mark) -> str:
         """Insert a mark, unless its id is there."""
@@ -56,12 +53,12 @@ class MarkStatements:
             "group_name": "NULL" if mark.group is None else self._literal(mark.group),
         }
         names, values = ", ".join(columns), ", ".join(columns.values())
-        return f"{self._first}INSERT INTO {self._table} ({names}) VALUES ({values}) {self._unless_there}"
+        return f"INSERT INTO {self._table} ({names}) VALUES ({values}) {self._unless_there}"
 
     def withdraw(self, mark: UUID, at_ns: int) -> str:
         """Note when a mark was withdrawn, unless it was before."""
         of = f"id = {self._literal(str(mark))} AND logger = {self._literal(self._logger)}"
-        return f"{self._first}UPDATE {self._table} SET withdrawn_ns = {at_ns} WHERE {of} AND withdrawn_ns IS NULL"
+        return f"UPDATE {self._table} SET withdrawn_ns = {at_ns} WHERE {of} AND withdrawn_ns IS NULL"
 
     def of_id(self, mark: UUID) -> sa.Select[Any]:
         """Select FIELDS, and when it was withdrawn, of one mark of this logger."""

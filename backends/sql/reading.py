@@ -74,13 +74,9 @@ class SqlQuestions(Questions, Generic[C]):
             parts.append(await self._ledger(selects.ledger_of_triggers(self._tables, run, some)))
         return np.concatenate(parts)
 
-    async def _ledger_neighbours(self, run: int, trigger: int) -> Array:
-        return np.concatenate(
-            [await self._ledger(each) for each in selects.ledger_neighbours(self._tables, run, trigger)]
-        )
-
     async def _skipped(self, query: SkippedTriggers) -> Array:
-        return await self._ledger(selects.skipped_triggers(self._tables, query))
+        ledger = self._tables.ledger.c
+        return await self._ledger(selects.skipped_triggers(self._tables, query, ledger.skipped > 0, ledger.time_ns))
 
     async def _trigger(self, row: Array) -> Array:
         # Two steps, so that the times are constants to the planner: it then touches no partition but theirs.

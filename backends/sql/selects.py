@@ -71,23 +71,32 @@ def ledger_of_triggers(tables: GroupTables, run: int, triggers: Sequence[int]) -
     return sa.select(*ledger_columns(tables)).where(ledger.run == run, ledger.trigger_id.in_(triggers))
 
 
-def ledger_neighbours(tables: GroupTables, run: int, trigger: int) -> tuple[sa.Select[Any], sa.Select[Any]]:
-    """Select the ledger row of a run right below a trigger number, and the one right above it."""
-    ledger = tables.ledger.c
-    of_run = sa.select(*ledger_columns(tables)).where(ledger.run == run).limit(1)
-    below = of_run.where(ledger.trigger_id < trigger).order_by(ledger.trigger_id.desc())
-    return below, of_run.where(ledger.trigger_id > trigger).order_by(ledger.trigger_id)
+def skipped_triggers(
+    tables: GroupTables, query: SkippedTriggers, hint: sa.ColumnElement[bool], time_ns: sa.ColumnElement[int]
+) -> sa.Select[Any]:
+    """Select the ledger rows of triggers that follow a gap, newest first, with what is skipped by now.
 
-
-def skipped_triggers(tables: GroupTables, query: SkippedTriggers) -> sa.Select[Any]:
-    """Select the ledger rows of triggers that follow a gap, newest first."""
-    ledger = tables.ledger.c
+    hint: which rows may follow one, by an index. time_ns: the time by that index.
+    """
+    ledger, other = tables.ledger.c, tables.ledger.alias("other").c
+    below = other.run == ledger.run, other.trigger_id < ledger.trigger_id
+    highest = sa.select(sa.func.max(other.trigger_id)).where(*below).scalar_subquery()
+    is_right_below = sa.exists().where(other.run == ledger.run, other.trigger_id == ledger.trigger_id - 1)
+    columns: list[sa.ColumnElement[Any]] = [
+        (ledger.trigger_id - highest - 1).label(column.name) if column.name == "skipped" else column
+        for column in ledger_columns(tables)
+    ]
     return (
-        sa.select(*ledger_columns(tables))
-        .where(ledger.skipped > 0, ledger.time_ns >= query.start_ns, ledger.time_ns < query.end_ns)
-        .order_by(ledger.time_ns.desc())
+        sa.select(*columns)
+        .where(hint, time_ns >= query.start_ns, time_ns < query.end_ns, ~is_right_below, sa.exists().where(*below))
+        .order_by(time_ns.desc())
         .limit(query.most)
     )
+
+
+def skipped_between(ledger: Any) -> sa.ColumnElement[Any]:
+    """Count the numbers between the first and the last of some ledger rows of one run that have none."""
+    return sa.func.max(ledger.trigger_id) - sa.func.min(ledger.trigger_id) + 1 - sa.func.count()
 
 
 def readings_of_trigger(
@@ -160,7 +169,7 @@ def totals(tables: GroupTables, apart: Sequence[str] = ()) -> sa.Select[Any]:
         _labelled(data.run, sa.func.count(), zero, *no_ledger).group_by(data.run),
         _labelled(
             *(ledger.run, zero, zero, sa.func.count(), sa.func.sum(ledger.expected), sa.func.sum(ledger.arrived)),
-            *(sa.func.sum(ledger.skipped), sa.func.min(ledger.first_ns), sa.func.max(ledger.last_ns)),
+            *(skipped_between(ledger), sa.func.min(ledger.first_ns), sa.func.max(ledger.last_ns)),
         ).group_by(ledger.run),
         _labelled(dropped.run, zero, sa.func.sum(dropped.stored), *no_ledger)
         .where(dropped.group_name == tables.group.name, dropped.stored > 0)

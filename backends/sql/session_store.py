@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Generic, TypeVar
 
+from backends.base import BatchRejected
 from backends.sql.connection import Driver
 from backends.sql.session import WRITE, SqlSession
 from schemas.conditions.rules import ConditionsRefused
@@ -39,6 +40,10 @@ class SqlSessionStore(ABC, Generic[S]):
         """Create the schema and the tables, or check those that are there."""
 
     @abstractmethod
+    async def check(self) -> None:
+        """See that `create` would do, and change nothing."""
+
+    @abstractmethod
     async def drop(self) -> None:
         """Remove the schema with everything in it."""
 
@@ -60,7 +65,10 @@ class SqlSessionStore(ABC, Generic[S]):
         async with self._turns:
             session: S | None = None
             try:
-                with self._driver.translated(self._target), self._driver.login_refused():
+                with (
+                    self._driver.translated(self._target, rejects=BatchRejected),
+                    self._driver.login_refused(),
+                ):
                     session = self._take_idle() or await self._connect_in_time()
                     yield session
             except ConditionsRefused:

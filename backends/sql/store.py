@@ -1,6 +1,8 @@
 """A store in a SQL database: a writer for each group, and connections that answer questions."""
 
 import asyncio
+import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
@@ -13,7 +15,7 @@ from backends.base import GroupLocked, Move, Pace, Partition, ReadOnly, SchemaMi
 from backends.decimation.late import LateForReduced
 from backends.questions import Questions
 from backends.sql.accounting import select_decimated
-from backends.sql.connection import C, Driver
+from backends.sql.connection import DEAD_S, C, Driver
 from backends.sql.decimation import Reducing, decimated_of
 from backends.sql.marks import MarkStatements, mark_of
 from backends.sql.moving import Moving
@@ -31,10 +33,16 @@ from schemas.retention import Dropped, Period, Rule
 READERS = 4
 """Connections that answer questions at the same time."""
 
+TAKE_OVER_S = DEAD_S + 5.0
+"""A start waits so long for a group's lock: the network may have lost the session of the daemon before."""
+
 DROPPED_WITHIN_S = 3600.0
 """To count what is dropped all of it is read once."""
 MOVED_WITHIN_S = REDUCED_WITHIN_S = 30 * 86_400.0
 """These last as long as their pace wants."""
+
+
+log = logging.getLogger(__name__)
 
 
 class SqlStore(ABC, Generic[C]):
@@ -104,8 +112,9 @@ class SqlStore(ABC, Generic[C]):
             with self._driver.login_refused():
                 async with self._reader() as connection:
                     await self._create_or_check(connection)
+                until_s = time.monotonic() + TAKE_OVER_S
                 for writer in self._writers.values():
-                    await writer.open()
+                    await _open(writer, until_s)
         except GroupLocked as error:
             await self.close()
             raise SchemaMismatch(str(error)) from None
@@ -280,3 +289,18 @@ class SqlStore(ABC, Generic[C]):
                 return connection
             connection.terminate()
         return None
+
+
+async def _open(writer: GroupWriter[C], until_s: float) -> None:
+    """Open a writer, as soon as its lock is free.
+
+    Raises:
+        GroupLocked: it is not, until then.
+    """
+    while True:
+        try:
+            return await writer.open()
+        except GroupLocked as error:
+            if time.monotonic() >= until_s:
+                raise
+            log.warning("waiting for the lock of a group: %s", error)

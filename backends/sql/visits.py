@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 
 from backends.base import StoreError, StoreUnavailable
-from backends.sql.connection import C, Driver, LockNotGranted, OwnedConnection
+from backends.sql.connection import DEAD_S, C, Driver, LockNotGranted, OwnedConnection
 from backends.visits.base import StatementTooLong, VisitsLocked
 from backends.visits.watch import Limits, is_away, watched
 
@@ -96,9 +96,9 @@ class VisitConnection(OwnedConnection[C]):
 
     async def _lock(self, connection: C) -> None:
         try:
-            await self._driver.take_lock(connection, f"visits of {self._schema}", HOLD_TIMEOUT_S)
-        except LockNotGranted:
-            raise VisitsLocked(self._schema, self.target) from None
+            await self.lock(connection, f"visits of {self._schema}", HOLD_TIMEOUT_S)
+        except LockNotGranted as error:
+            raise VisitsLocked(self._schema, self.target, str(error), DEAD_S) from None
 
     async def _why_end(self, connection: C, late_s: float | None, ending: asyncio.Event) -> StoreError | None:
         """Ask over another connection, and end the statement at the server where it is late."""

@@ -9,7 +9,7 @@ from typing import Generic
 import numpy as np
 
 from backends.base import BatchRejected, GroupLocked, StoreUnavailable, is_committed
-from backends.sql.connection import C, Driver, LockNotGranted, OwnedConnection
+from backends.sql.connection import DEAD_S, C, Driver, LockNotGranted, OwnedConnection
 from backends.sql.partitioner import Partitioner
 from backends.sql.positions import closed_triggers
 from backends.sql.tables import GroupTables
@@ -129,11 +129,11 @@ class GroupWriter(ABC, Generic[C]):
         self._last = None
         name = self._tables.group.name
         try:
-            await self._driver.take_lock(connection, f"group {self._schema}.{name}", GROUP_LOCK_TIMEOUT_S)
-        except LockNotGranted:
+            await self._connection.lock(connection, f"group {self._schema}.{name}", GROUP_LOCK_TIMEOUT_S)
+        except LockNotGranted as error:
             raise GroupLocked(
-                f"group {name!r} in schema {self._schema!r} is being written by another daemon"
-                " (or through a connection the server has not given up yet); stop that one, or set another `schema`"
+                f"group {name!r} in schema {self._schema!r} is being written by another daemon ({error});"
+                f" stop that one; if it is gone, the server ends its session within {DEAD_S} s: try again then"
             ) from None
 
     def _session(self, *, rehearses: bool = False) -> AbstractAsyncContextManager[C]:

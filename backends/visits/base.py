@@ -46,10 +46,10 @@ class StatementTooLong(StoreError):
 class VisitsLocked(StoreUnavailable):
     """Another run writes visits into this schema now."""
 
-    def __init__(self, schema: str, target: str) -> None:
+    def __init__(self, schema: str, target: str, who: str, ends_s: float) -> None:
         super().__init__(
-            f"another run writes visits into schema {schema!r} of {target} (or the server has not given up its"
-            " connection yet); stop that one, or set another `schema` in [visits]"
+            f"another run writes visits into schema {schema!r} of {target} ({who}); stop that one; if it is gone, the"
+            f" server ends its session within {ends_s:g} s: try again then"
         )
 
 

@@ -11,13 +11,13 @@ import pytest
 from backends.kinds import KINDS
 from backends.throwaway.base import ThrowawayServer
 from schemas.config import DatabaseConfig
-from tests.support.lives import SERVERS, random_moments
+from tests.support.lives import SQL_SERVERS, random_moments
 from tests.support.servers import installed, server_folder
 
 MEMORY = "memory"
 
 
-@pytest.fixture(params=[MEMORY, *SERVERS])
+@pytest.fixture(params=[MEMORY, *SQL_SERVERS])
 def server(request: pytest.FixtureRequest) -> str:
     """Which server; a test that names its own ones overrides it."""
     return str(request.param)
@@ -75,7 +75,7 @@ def throwaway(server: str) -> Iterator[ThrowawayServer]:
     """A server that the test may kill."""
     with server_folder() as folder:
         with installed():
-            made = KINDS[SERVERS[server]].throwaway_server(folder)
+            made = KINDS[SQL_SERVERS[server]].throwaway_server(folder)
             made.start()
         yield made
         made.stop()

@@ -7,7 +7,7 @@ import pytest
 
 from backends.kinds import KINDS, PRODUCTS, DatabaseKind, product_of
 from backends.throwaway.base import ThrowawayServer
-from schemas.checking.dsn import DSN_FORMS, SCHEMES, Backend, backend_of, wrong_dsn
+from schemas.checking.dsn import DSN_FORMS, SCHEMES, Backend, Feature, backend_of, supports, wrong_dsn
 
 ALL = list(KINDS.values())
 
@@ -19,7 +19,10 @@ class TestKind:
         for name in ("open_store", "schema_statements", "drop_schema", "terminal_of", "backup_tools"):
             assert callable(getattr(found, name)), name
         assert callable(kind.implementation("visits").open_visit_store)
-        assert callable(kind.implementation("conditions").open_conditions_store)
+        for feature in (Feature.CONDITIONS, Feature.FOLDERS):
+            is_there = find_spec(f"{kind.package}.{feature}") is not None
+            assert is_there == supports(kind.backend, feature)
+            assert not is_there or callable(getattr(kind.implementation(feature), f"open_{feature}_store"))
 
     def test_its_throwaway_server_is_one(self, kind: DatabaseKind) -> None:
         module, name = kind.throwaway

@@ -43,6 +43,8 @@ SERVERS: dict[str, tuple[str, Callable[..., Store]]] = {
     "mysql-statements-arrays": ("mariadb_dsn", partial(MysqlStore, bulk=False)),
     "mongodb-rows": ("mongodb_dsn", MongodbStore),
     "mongodb-arrays": ("mongodb_dsn", MongodbStore),
+    # As MongoDB is queried, which has indexes, and at its write concern.
+    "mongodb-set-arrays": ("replica_set_dsn", MongodbStore),
 }
 DATABASES = list(SERVERS)
 ALL = ["memory", *DATABASES]

@@ -33,10 +33,9 @@ EVERY_NS = 25_000_000
 BUCKET = Bucket(1_000_000_000)
 EVER_ROUND = (noon(9), noon(0))
 SQL = ["rows", "arrays", "mysql-rows", "mysql-arrays", "mysql-statements-rows"]
-KINDS = [*SQL, "mongodb-rows", "mongodb-arrays"]
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=SQL)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -52,9 +51,6 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.postgresql.decimation.STEP_BYTES", 2 * 8192)
     monkeypatch.setattr("backends.mysql.decimation.STEP_READINGS", 130)
     monkeypatch.setattr("backends.sql.decimation.BUCKETS_AT_ONCE", 2)
-    monkeypatch.setattr("backends.mongodb.decimation.STEP_READINGS", 130)
-    monkeypatch.setattr("backends.mongodb.decimation.PARTS", 6)
-    monkeypatch.setattr("backends.mongodb.writing.removing.REMOVED_AT_ONCE", 70)
 
 
 async def at_once(done: float) -> None:

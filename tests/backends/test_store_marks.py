@@ -37,7 +37,7 @@ async def test_a_mark_is_found_as_it_was_given(make: Make, opened: Any) -> None:
         mark(0, "quotes ' \" `, a backslash \\, percent %s :name ; -- and \\' both", author="Élise\\"),
         mark(NOW_NS, "größer als 5 µm 🚀", group="bpm", until_ns=NOW_NS + HOUR_NS),
         mark(NOW_NS + 1, "x" * 200, author="a" * 60),
-        mark(2**63 - 2, "far ahead", until_ns=2**63 - 1),
+        mark(2**63 - 2, "far ahead \u26a0\ufe0f 10\u00a0kV", until_ns=2**63 - 1),
     )
     assert await store.marks(ALL) == marks
 

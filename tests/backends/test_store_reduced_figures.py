@@ -36,8 +36,6 @@ __all__ = ["Make", "filled", "kind", "make", "opened", "rng", "small_steps"]
 def parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was reduced of a day is read in two parts, with two seconds of the readings in the first."""
     monkeypatch.setattr("backends.sql.across.ROWS", (DAY_NS // 2 // BUCKET.ns + 2) * GROUP.size)
-    monkeypatch.setattr("backends.mongodb.reading.reduced.WITHOUT_INDEX", 1)
-    monkeypatch.setattr("backends.mongodb.reading.reduced.FIGURES_AT_ONCE", (DAY_NS // 2 // BUCKET.ns + 2) * GROUP.size)
 
 
 def all_readings(filled: Filled, *runs: int) -> Array:

@@ -28,7 +28,7 @@ from tests.support.batches import batch_of, by_group, group_of, readings_of, wit
 __all__ = ["opened"]
 
 # Statements or bulk make no difference to what is asked.
-ANSWERING = ["rows", "arrays", "mysql-rows", "mysql-arrays", "mongodb-rows", "mongodb-arrays"]
+ANSWERING = ["rows", "arrays", "mysql-rows", "mysql-arrays", "mongodb-rows", "mongodb-arrays", "mongodb-set-arrays"]
 MINUTE_NS = 60_000_000_000
 TRIGGERS = 60
 PERIOD_NS = 400_000_000

@@ -31,7 +31,7 @@ __all__ = ["opened", "rng"]
 
 DAY_NS = 86_400_000_000_000
 SQL = ["rows", "arrays", "mysql-rows", "mysql-arrays"]
-ALL = ["memory", *SQL, "mongodb-rows", "mongodb-arrays"]
+ALL = ["memory", *SQL, "mongodb-rows", "mongodb-arrays", "mongodb-set-arrays"]
 Filled = tuple[Store, InstrumentGroup, Period]
 
 
@@ -192,7 +192,7 @@ async def test_what_is_not_there_is_not_dropped(three_days: Filled) -> None:
     assert len((await store.dropped())[group.name]) == 1
 
 
-@pytest.mark.parametrize("kind", ["arrays", "mysql-arrays", "mongodb-arrays"])
+@pytest.mark.parametrize("kind", ["arrays", "mysql-arrays", "mongodb-arrays", "mongodb-set-arrays"])
 async def test_a_late_reading_for_arrays_that_were_dropped_is_refused_by_name(
     three_days: Filled, rng: np.random.Generator
 ) -> None:

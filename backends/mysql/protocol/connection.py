@@ -18,6 +18,7 @@ from pymysql.err import MySQLError, OperationalError
 from pymysql.protocol import OKPacketWrapper
 
 from backends.mysql.protocol.packets import Packets
+from backends.sql.connection import keep_alive
 
 STMT_BULK_EXECUTE = 0xFA
 SEND_TYPES = 128
@@ -63,6 +64,10 @@ class Connection(aiomysql.Connection):  # type: ignore[misc]
     def closed(self) -> bool:
         """Whether it is closed, by either side as far as known."""
         return self._writer is None or bool(self._reader.at_eof()) or self._reader.exception() is not None
+
+    def keep_alive(self, timeout_s: float) -> None:
+        """Have the kernel notice that the server has vanished."""
+        keep_alive(self._writer.transport.get_extra_info("socket"), timeout_s)
 
     # --- commands -----------------------------------------------------------------------------------------------
 

@@ -129,12 +129,7 @@ class MysqlQuestions(SqlQuestions[Connection]):
     async def _skipped(self, query: SkippedTriggers) -> Array:
         """The ledger rows of triggers that follow a gap, by the index made for it."""
         since: sa.ColumnElement[int] = sa.literal_column(quoted(SKIPPED))
-        return await self._ledger(
-            sa.select(*selects.ledger_columns(self._tables))
-            .where(since >= query.start_ns, since < query.end_ns)
-            .order_by(since.desc())
-            .limit(query.most)
-        )
+        return await self._ledger(selects.skipped_triggers(self._tables, query, since.is_not(None), since))
 
     async def _instrument(self, query: InstrumentReadings) -> Array:
         """One instrument's newest readings."""

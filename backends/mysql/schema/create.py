@@ -99,7 +99,7 @@ class Schema:
         for tables in new:
             lines += [f"table {table.name!r} in database {self._schema!r}" for table in tables.all()]
             lines.append(f"view '{tables.group.name}_readings' in database {self._schema!r}")
-        await self._check_rights(connection, (*NEEDED, *TO_CREATE) if lines else NEEDED)
+        await check_rights(connection, self._schema, (*NEEDED, *TO_CREATE) if lines else NEEDED)
         return lines
 
     def script(self) -> list[str]:
@@ -233,23 +233,28 @@ class Schema:
     def _table(self, name: str) -> str:
         return quoted(self._schema, name)
 
-    async def _check_rights(self, connection: Connection, needed: Sequence[str]) -> None:
-        """See that the login has rights on the database, by itself or by its role."""
-        user, role = (await connection.fetch("SELECT CURRENT_USER(), CURRENT_ROLE()"))[0]
-        grantees = [_grantee(str(user)), *([] if role in (None, "NONE") else [_grantee(str(role)), str(role)])]
-        of = f"GRANTEE IN ({','.join(literal(grantee) for grantee in grantees)})"
-        found = await connection.fetch(
-            f"SELECT PRIVILEGE_TYPE FROM information_schema.USER_PRIVILEGES WHERE {of}"
-            " UNION SELECT PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES"
-            f" WHERE {of} AND {literal(self._schema)} LIKE TABLE_SCHEMA"
+
+async def check_rights(connection: Connection, schema: str, needed: Sequence[str]) -> None:
+    """See that the login has rights on a database, by itself or by its role.
+
+    Raises:
+        StoreError: it lacks one.
+    """
+    user, role = (await connection.fetch("SELECT CURRENT_USER(), CURRENT_ROLE()"))[0]
+    grantees = [_grantee(str(user)), *([] if role in (None, "NONE") else [_grantee(str(role)), str(role)])]
+    of = f"GRANTEE IN ({','.join(literal(grantee) for grantee in grantees)})"
+    found = await connection.fetch(
+        f"SELECT PRIVILEGE_TYPE FROM information_schema.USER_PRIVILEGES WHERE {of}"
+        " UNION SELECT PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES"
+        f" WHERE {of} AND {literal(schema)} LIKE TABLE_SCHEMA"
+    )
+    lacking = [right for right in needed if (right,) not in found]
+    if lacking:
+        rights, name = ", ".join(lacking), str(user)
+        raise StoreError(
+            f"user {name!r} lacks {rights} on database {schema!r}:"
+            f" GRANT {rights} ON {quoted(schema)}.* TO it, or let an administrator run `triggerlog schema`"
         )
-        lacking = [right for right in needed if (right,) not in found]
-        if lacking:
-            rights, name = ", ".join(lacking), str(user)
-            raise StoreError(
-                f"user {name!r} lacks {rights} on database {self._schema!r}:"
-                f" GRANT {rights} ON {quoted(self._schema)}.* TO it, or let an administrator run `triggerlog schema`"
-            )
 
 
 def _grantee(account: str) -> str:

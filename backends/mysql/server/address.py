@@ -3,17 +3,32 @@
 import getpass
 import math
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from backends.base import StoreError
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.server.facts import Product, check_version
+from backends.sql.connection import DEAD_S
 from schemas.checking.dsn import DSN_FORMS, Backend
 
 IDLE_S = 31_536_000
 """An idle connection is kept for a year, the most that servers allow: a quiet machine is no reason to lose the lock."""
+MOST = "max_allowed_packet"
+WHERE_KNOWN = {
+    "auto_increment_increment": "1",
+    "auto_increment_offset": "1",
+    "check_constraint_checks": "ON",
+    "big_tables": "OFF",
+    "alter_algorithm": "'DEFAULT'",
+    "sql_if_exists": "OFF",
+    "innodb_snapshot_isolation": "OFF",
+    "idle_transaction_timeout": "0",
+    "idle_readonly_transaction_timeout": "0",
+    "idle_write_transaction_timeout": "0",
+}
+"""Settings that not all servers have, or not all logins may set: changed where they are there and have other values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,14 +88,22 @@ def _context(options: Mapping[str, str]) -> ssl.SSLContext | None:
     return context
 
 
-async def connect(address: Address, *, program: str, timeout_s: float, give_up_s: float | None = None) -> Connection:
-    """Log in, and set what this store needs of a session.
+async def connect(
+    address: Address,
+    *,
+    program: str,
+    timeout_s: float,
+    give_up_s: float | None = None,
+    isolation: str = "REPEATABLE READ",
+) -> Connection:
+    """Log in, and set all that the stores rely on: a server and its init_connect may give any state to a session.
 
     Args:
         address: where.
         program: what it is called in the server's list of sessions.
         timeout_s: for connecting, and for locks.
         give_up_s: a question that takes longer is given up by the server; its session then only reads.
+        isolation: of its transactions.
 
     Raises:
         StoreError: the server is too old.
@@ -99,33 +122,60 @@ async def connect(address: Address, *, program: str, timeout_s: float, give_up_s
     )
     try:
         await connection._connect()
+        connection.keep_alive(timeout_s)
         product = check_version(connection.version, address.target)
-        await connection.run(f"SET {', '.join(_settings(product, timeout_s, give_up_s))}")
-        if give_up_s is not None:
-            await connection.run("SET SESSION TRANSACTION READ ONLY")
-        ((connection.max_packet,),) = await connection.fetch("SELECT @@max_allowed_packet")
+        access = "READ WRITE" if give_up_s is None else "READ ONLY"
+        settings = (f"SESSION {name} = {value}" for name, value in _settings(product, timeout_s, give_up_s).items())
+        await connection.run(
+            "ROLLBACK AND NO CHAIN NO RELEASE;"
+            f"SET NAMES utf8mb4 COLLATE utf8mb4_general_ci;SET {', '.join(settings)};"
+            f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}, {access}"
+        )
+        names = ",".join(f"'{name}'" for name in (MOST, *WHERE_KNOWN))
+        found = dict(await connection.fetch(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})"))
+        connection.max_packet = int(found.pop(MOST))
+        wrong = [name for name, value in found.items() if value != WHERE_KNOWN[name].strip("'")]
+        if wrong:
+            await connection.run(f"SET {', '.join(f'SESSION {name} = {WHERE_KNOWN[name]}' for name in wrong)}")
     except BaseException:
         connection.terminate()
         raise
     return connection
 
 
-def _settings(product: Product, timeout_s: float, give_up_s: float | None) -> Iterator[str]:
+def _settings(product: Product, timeout_s: float, give_up_s: float | None) -> dict[str, str]:
+    """The settings that every server has and every login may set, as SQL."""
     # A wait whose caller has given up must end, too: the connection's locks go only then.
-    waiting = max(1, math.ceil(timeout_s if give_up_s is None else give_up_s))
-    yield "SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
-    yield "SESSION time_zone = '+00:00'"
-    yield f"SESSION lock_wait_timeout = {waiting}"
-    yield f"SESSION innodb_lock_wait_timeout = {waiting}"
-    yield f"SESSION wait_timeout = {IDLE_S}"
-    if product.backend == "mysql":
-        yield "SESSION information_schema_stats_expiry = 0"
-    if give_up_s is not None:
-        yield _given_up_after(product, give_up_s)
+    waiting = str(max(1, math.ceil(timeout_s if give_up_s is None else give_up_s)))
+    return {
+        **_given_up_after(product, give_up_s or 0),
+        "sql_select_limit": str(2**64 - 1),
+        "autocommit": "1",
+        "completion_type": "0",
+        "sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+        "time_zone": "'+00:00'",
+        # Errors of rows are the same where their values alone differ.
+        "lc_messages": "'en_US'",
+        "foreign_key_checks": "1",
+        "unique_checks": "1",
+        "sql_safe_updates": "0",
+        "sql_big_selects": "1",
+        "sql_auto_is_null": "0",
+        "sql_quote_show_create": "1",
+        "div_precision_increment": "4",
+        "max_sort_length": "1024",
+        "low_priority_updates": "0",
+        "default_storage_engine": "InnoDB",
+        "lock_wait_timeout": waiting,
+        "innodb_lock_wait_timeout": waiting,
+        "wait_timeout": str(IDLE_S),
+        "net_read_timeout": str(DEAD_S),
+        "net_write_timeout": str(2 * DEAD_S),
+    }
 
 
-def _given_up_after(product: Product, seconds: float) -> str:
-    """The setting after which the server ends a statement: of MariaDB any, of MySQL a SELECT."""
+def _given_up_after(product: Product, seconds: float) -> dict[str, str]:
+    """The setting after which the server ends a statement: of MariaDB any, of MySQL a SELECT; 0 is never."""
     if product.backend == "mariadb":
-        return f"SESSION max_statement_time = {seconds:f}"
-    return f"SESSION max_execution_time = {math.ceil(1000 * seconds)}"
+        return {"max_statement_time": f"{seconds:f}"}
+    return {"max_execution_time": str(math.ceil(1000 * seconds)), "information_schema_stats_expiry": "0"}

@@ -3,7 +3,7 @@
 from backends.mysql.protocol.connection import Connection, give_back
 from backends.mysql.protocol.sql import ROLLBACK
 from backends.mysql.server import errors
-from backends.mysql.server.locks import release, take
+from backends.mysql.server.locks import end_holders, prove, release, take
 from backends.sql.connection import Driver
 
 
@@ -21,4 +21,6 @@ DRIVER: Driver[Connection] = Driver(
     roll_back=roll_back,
     take_lock=take,
     release_lock=release,
+    end_holders=end_holders,
+    prove=prove,
 )

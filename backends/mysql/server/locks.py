@@ -2,14 +2,16 @@
 
 import hashlib
 import math
+from collections.abc import Sequence
 
 from pymysql.err import MySQLError
 
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import literal
 from backends.mysql.server.errors import LOCK_WAIT, number_of, one_line
-from backends.sql.connection import LockNotGranted
+from backends.sql.connection import DEAD_S, LockNotGranted
 
+NO_SUCH_SESSION = 1094
 LEAST_PATIENCE_S = 1
 """The server's clock for locks has whole seconds."""
 
@@ -18,16 +20,34 @@ async def take(connection: Connection, name: str, timeout_s: float) -> None:
     """Take a lock.
 
     Raises:
-        LockNotGranted: another connection has held it for all of the time.
+        LockNotGranted: another connection has held it for all of the time; the message says which.
     """
     ((granted,),) = await connection.fetch(f"SELECT GET_LOCK({_key(name)}, {timeout_s:g})")
     if granted != 1:
-        raise LockNotGranted
+        raise LockNotGranted(await _holder(connection, name))
 
 
 async def release(connection: Connection, name: str) -> None:
     """Give a lock back."""
     await connection.fetch(f"SELECT RELEASE_LOCK({_key(name)})")
+
+
+async def end_holders(connection: Connection, names: Sequence[str]) -> None:
+    """End the sessions that hold locks and wait for their clients."""
+    held = ",".join(f"IS_USED_LOCK({_key(name)})" for name in names)
+    # One that is at work ends by itself: its commit may be waiting for a replica.
+    waiting = f"SELECT ID FROM information_schema.PROCESSLIST WHERE ID IN ({held}) AND COMMAND = 'Sleep'"
+    for (session,) in await connection.fetch(waiting):
+        try:
+            await connection.run(f"KILL {session}")
+        except MySQLError as error:
+            if number_of(error) != NO_SUCH_SESSION:
+                raise
+
+
+async def prove(connection: Connection) -> None:
+    """Have the server end the session unless the next proof comes in time."""
+    await connection.run(f"SET SESSION wait_timeout = {DEAD_S}")
 
 
 async def briefly(connection: Connection, statement: str, patience_s: float) -> None:
@@ -47,6 +67,18 @@ async def briefly(connection: Connection, statement: str, patience_s: float) -> 
             raise LockNotGranted(one_line(error)) from error
         raise
     await connection.run("SET lock_wait_timeout = @waits")
+
+
+async def _holder(connection: Connection, name: str) -> str:
+    ((session,),) = await connection.fetch(f"SELECT IS_USED_LOCK({_key(name)})")
+    if session is None:
+        return "it has just given the lock back"
+    # What belongs to another user is only shown with the right PROCESS.
+    found = await connection.fetch(
+        f"SELECT USER, HOST, COMMAND, TIME FROM information_schema.PROCESSLIST WHERE ID = {session}"
+    )
+    of = [f" as user {user!r} from {host}, {command} for {time} s" for user, host, command, time in found]
+    return f"session {session}{''.join(of)}; an administrator ends it with KILL {session}"
 
 
 def _key(name: str) -> str:

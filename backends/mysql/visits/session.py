@@ -13,17 +13,12 @@ from backends.mysql.server.errors import LOCK_WAIT, number_of
 from backends.mysql.server.facts import product_of
 from backends.sql.connection import Driver
 
-SETTINGS = (
-    # Nothing is locked but the rows that are written, which no other tile writes: so tiles never wait for each other.
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-    # How many rows a value has is not looked up for hundreds of values; each of them takes the index anyway.
-    "SET SESSION eq_range_index_dive_limit = 1",
-)
-MARIADB_SETTINGS = (
-    # A long IN would become a join with a temporary table.
-    "SET SESSION in_predicate_conversion_threshold = 0",
-)
-
+# Nothing is locked but the rows that are written, which no other tile writes: so tiles never wait for each other.
+ISOLATION = "READ COMMITTED"
+# How many rows a value has is not looked up for hundreds of values; each of them takes the index anyway.
+SETTINGS = "SET SESSION eq_range_index_dive_limit = 1"
+# A long IN would become a join with a temporary table.
+MARIADB_SETTINGS = ", SESSION in_predicate_conversion_threshold = 0"
 
 BRIEFLY_S = 2
 """So long a change of a table waits for those who read it; whoever comes to read then waits behind it."""
@@ -125,14 +120,10 @@ async def open_session(address: Address, *, timeout_s: float, bulk: bool, give_u
 
     """
     program = "triggerlog visits" if give_up_s is None else "triggerlog visits reader"
-    connection = await connect(address, program=program, timeout_s=timeout_s, give_up_s=give_up_s)
+    connection = await connect(address, program=program, timeout_s=timeout_s, give_up_s=give_up_s, isolation=ISOLATION)
     try:
         mariadb = product_of(connection.version).backend == "mariadb"
-        settings = SETTINGS + (MARIADB_SETTINGS if mariadb else ())
-        if give_up_s is None:
-            # What a server has by default would end a statement as if it could not do it now.
-            settings += (f"SET SESSION {'max_statement_time' if mariadb else 'max_execution_time'} = 0",)
-        await connection.run(";".join(settings))
+        await connection.run(SETTINGS + (MARIADB_SETTINGS if mariadb else ""))
     except BaseException:
         connection.terminate()
         raise

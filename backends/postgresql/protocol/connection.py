@@ -10,6 +10,8 @@ from schemas.readings import Array
 
 Connection = asyncpg.Connection
 
+FLUSHED_SINCE = (15,)
+"""The version since which a session can be told to report what it has counted."""
 MESSAGE_BYTES = 64 * 1024 * 1024
 """Most that is sent as one message; the protocol ends at 1 GiB."""
 
@@ -43,6 +45,15 @@ async def roll_back(connection: Connection) -> None:
     """End the transaction that a connection is in, if it is in one."""
     if connection.is_in_transaction():
         await connection.execute("ROLLBACK")
+
+
+async def report_counts(connection: Connection) -> None:
+    """Have the server count now what this session has done, where it can be told to.
+
+    Rows that were inserted before ANALYZE or VACUUM would be added to those that it finds.
+    """
+    if connection.get_server_version() >= FLUSHED_SINCE:
+        await connection.execute("SELECT pg_stat_force_next_flush()")
 
 
 async def in_messages(payload: Array) -> AsyncIterator[memoryview]:

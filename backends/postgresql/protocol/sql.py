@@ -28,6 +28,9 @@ ARRAY_HEADER = 24 + 4
 LEAF = "$leaf"
 """Ends the name of the table that has the rows of a period: the only partition of the period's own table."""
 
+LISTED_MOST = 500
+"""Keys in a list: the server goes through a long one by recursion, up to its max_stack_depth (error 54001)."""
+
 EPOCH = "timestamptz '1970-01-01 00:00:00+00'"
 
 
@@ -87,7 +90,7 @@ def create_group(tables: GroupTables, schema: str, *, if_missing: bool = False) 
         statements.append(f"{create}{default} PARTITION OF {quoted(schema, table.name)} DEFAULT")
     statements.append(create_reduced(tables, if_missing=if_missing))
     statements.append(f"CREATE {'OR REPLACE ' if if_missing else ''}{_view(tables, schema)}")
-    return statements
+    return [*statements, *_between(tables, schema)]
 
 
 def create_reduced(tables: GroupTables, *, if_missing: bool = False) -> str:
@@ -165,6 +168,33 @@ def _view(tables: GroupTables, schema: str) -> str:
         f" ON i.group_name = {literal(group.name)} AND i.instrument = {number}"
         + (f" WHERE u.o <> '{MISSING_OFFSET}'::int8" if arrays else "")
     )
+
+
+def _between(tables: GroupTables, schema: str) -> list[str]:
+    """Statements that make the function for readings of a stretch of time, and say in the database which column prunes.
+
+    No condition on the view's column `time` can: partitions have time_ns as their key.
+    """
+    view, between = (quoted(schema, f"{tables.group.name}_{ending}") for ending in ("readings", "between"))
+    pruning = "trigger_time_ns" if tables.layout is Layout.ARRAYS else "time_ns"
+    reads = f"reads only the partitions of that time; or {tables.group.name}_between(since, until)"
+    comments = {
+        f"VIEW {view}": "One reading a row, with the name of its instrument.",
+        f"COLUMN {view}.time": f"UTC. For display: a condition on it reads every partition. One on {pruning} {reads}",
+        f"COLUMN {view}.{pruning}": f"Nanoseconds since 1970-01-01 UTC. {pruning} >= {quoted(schema)}.ns(now()"
+        f" - interval '1 hour') {reads}",
+        f"FUNCTION {between}(timestamptz, timestamptz)": f"Readings with since <= {pruning} < until; reads only the"
+        " partitions of that time",
+    }
+    return [
+        # Without STRICT and SECURITY DEFINER it is put in place of its call, so that the plan prunes.
+        (
+            f"CREATE OR REPLACE FUNCTION {between}(since timestamptz, until timestamptz) RETURNS SETOF {view} LANGUAGE"
+            f" sql STABLE PARALLEL SAFE BEGIN ATOMIC SELECT * FROM {view}"
+            f" WHERE {pruning} >= {quoted(schema)}.ns(since) AND {pruning} < {quoted(schema)}.ns(until); END"
+        ),
+        *(f"COMMENT ON {what} IS {literal(text)}" for what, text in comments.items()),
+    ]
 
 
 def create_partition(schema: str, table: str, partition: Partition, *, with_leaf: bool = False) -> list[str]:
@@ -256,8 +286,7 @@ def begin_batch(
 
 def _take_out_ledger(batch: Batch, tables: GroupTables, schema: str) -> str:
     # The row comes back whole with the batch's ledger rows.
-    keys = zip(batch.revised["run"].tolist(), batch.revised["trigger"].tolist(), strict=True)
-    return f"DELETE FROM {quoted(schema, tables.ledger.name)} WHERE {_among(keys, batch)}"
+    return f"DELETE FROM {quoted(schema, tables.ledger.name)} WHERE {_among(batch.revised, batch)}"
 
 
 def _insert_ledger(ledger: Array, tables: GroupTables, schema: str, logger: str) -> str:
@@ -275,12 +304,15 @@ def _insert_ledger(ledger: Array, tables: GroupTables, schema: str, logger: str)
 def take_out_arrays(batch: Batch, tables: GroupTables, schema: str) -> str:
     """Take the rows of triggers with late readings out of the arrays table; they are put back with the batch's rows."""
     of = revised_with_late(batch)
-    keys = zip(of["run"].tolist(), of["trigger"].tolist(), strict=True)
     columns = ", ".join(quoted(column.name) for column in tables.data.c)
-    return f"DELETE FROM {quoted(schema, tables.data.name)} WHERE {_among(keys, batch)} RETURNING {columns}"
+    return f"DELETE FROM {quoted(schema, tables.data.name)} WHERE {_among(of, batch)} RETURNING {columns}"
 
 
-def _among(keys: Iterable[tuple[int, int]], batch: Batch) -> str:
-    times = batch.revised["time_ns"]
-    values = ",".join(f"({run},{trigger})" for run, trigger in keys)
-    return f"(run, trigger_id) IN ({values}) AND time_ns BETWEEN '{times.min()}'::int8 AND '{times.max()}'::int8"
+def _among(rows: Array, batch: Batch) -> str:
+    times, runs, triggers = batch.revised["time_ns"], rows["run"].tolist(), rows["trigger"].tolist()
+    if len(rows) <= LISTED_MOST:
+        among = ",".join(f"({run},{trigger})" for run, trigger in zip(runs, triggers, strict=True))
+    else:
+        arrays = (f"'{{{','.join(map(str, of))}}}'" for of in (runs, triggers))
+        among = "SELECT * FROM unnest({}::int4[], {}::int8[])".format(*arrays)
+    return f"(run, trigger_id) IN ({among}) AND time_ns BETWEEN '{times.min()}'::int8 AND '{times.max()}'::int8"

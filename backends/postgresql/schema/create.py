@@ -26,7 +26,7 @@ LOCK_TIMEOUT = "10s"
 
 SEEN = """
     SELECT current_user AS name, current_database() AS database,
-           pg_is_in_recovery() OR current_setting('default_transaction_read_only')::bool AS is_read_only,
+           pg_is_in_recovery() AS is_standby,
            has_database_privilege(current_database(), 'CREATE') AS may_create_schema,
            to_regnamespace($1) IS NOT NULL AS is_there,
            has_schema_privilege(to_regnamespace($1)::oid, 'USAGE') AS may_use,
@@ -108,8 +108,10 @@ async def missing_from(
     check_version(connection.get_server_version(), target)
     seen = await connection.fetchrow(SEEN, quoted(schema))
     assert seen is not None
-    if seen["is_read_only"]:
-        raise StoreUnavailable(f"{target} is read-only now: a standby, or default_transaction_read_only is on there")
+    if seen["is_standby"]:
+        raise StoreUnavailable(f"{target} is read-only now: it is a standby; name the primary in `dsn`, or promote it")
+    groups = tuple(groups)
+    await _check_encoding(connection, logger, groups, target)
     user = f"{target}: user {seen['name']!r}"
     if not seen["is_there"]:
         if not seen["may_create_schema"]:
@@ -118,7 +120,7 @@ async def missing_from(
     if not seen["may_use"]:
         raise StoreError(f"{user} may not use schema {schema!r}; {_MEND}")
     shared = await _lacks_shared(connection, schema)
-    await _check_rights(connection, [] if shared else _rights_to_shared(schema), user)
+    await check_rights(connection, [] if shared else _rights_to_shared(schema), user)
     await _check_positions(connection, schema)
     since = tuple([name for name in SINCE if await _lacks(connection, schema, name, user)])
     absent = [*groups] if shared else await _not_stored(connection, schema, logger, groups)
@@ -128,11 +130,11 @@ async def missing_from(
         raise StoreError(f"{user} may not create tables in schema {schema!r}; {_MEND}")
     for tables in groups:
         if tables not in absent:
-            await _check_rights(
+            await check_rights(
                 connection, [(quoted(schema, t.name), TO_WRITE) for t in (tables.data, tables.ledger)], user
             )
         elif not shared:
-            await _check_rights(connection, [(quoted(schema, name), TO_DESCRIBE) for name in DESCRIBING], user)
+            await check_rights(connection, [(quoted(schema, name), TO_DESCRIBE) for name in DESCRIBING], user)
     return Missing(schema=False, shared=shared, groups=tuple(absent), since=() if shared else since)
 
 
@@ -154,11 +156,46 @@ def _rights_to_shared(schema: str) -> list[tuple[str, Sequence[str]]]:
     return [*((quoted(schema, name), TO_READ) for name in DESCRIBING), (quoted(schema, "positions"), TO_MOVE)]
 
 
-async def _check_rights(connection: asyncpg.Connection, rights: Iterable[tuple[str, Sequence[str]]], user: str) -> None:
+async def check_rights(connection: asyncpg.Connection, rights: Iterable[tuple[str, Sequence[str]]], user: str) -> None:
+    """See that a login has rights on tables.
+
+    Raises:
+        StoreError: it lacks one.
+    """
     for table, needed in rights:
         lacking = [row["right_name"] for row in await connection.fetch(LACKING, table, needed)]
         if lacking:
             raise StoreError(f"{user} lacks the right to {', '.join(lacking)} on {table}; {_MEND}")
+
+
+async def _check_encoding(
+    connection: asyncpg.Connection, logger: str, groups: Sequence[GroupTables], target: str
+) -> None:
+    texts = {logger: "`logger`"}
+    for tables in groups:
+        group = tables.group
+        texts |= dict.fromkeys(group.instruments, f"an instrument of group {group.name!r}")
+        for channel in group.channels:
+            texts |= dict.fromkeys((channel.name, channel.unit), f"channel {channel.name!r} of group {group.name!r}")
+    if await _holds(connection, "".join(texts)):
+        return
+    encoding = await connection.fetchval("SHOW server_encoding")
+    for text, of in texts.items():
+        if not await _holds(connection, text):
+            raise StoreError(
+                f"{target}: {text!r}, of {of}, cannot be stored in a database whose encoding is {encoding}; write it"
+                " with other characters, or name a database that was made with ENCODING 'UTF8'"
+            )
+
+
+async def _holds(connection: asyncpg.Connection, text: str) -> bool:
+    """Return whether the database's encoding has the characters of a text."""
+    try:
+        async with connection.transaction():
+            await connection.fetchval("SELECT $1::text", text)
+    except asyncpg.UntranslatableCharacterError:
+        return False
+    return True
 
 
 async def _check_positions(connection: asyncpg.Connection, schema: str) -> None:
@@ -183,7 +220,7 @@ async def _lacks(connection: asyncpg.Connection, schema: str, name: str, user: s
     declared = {each.name: each for each in shared_tables(schema).all()}
     if there and not there >= {column.name for column in declared[name].c}:
         raise SchemaMismatch(not_ours(schema, name))
-    await _check_rights(connection, [(table, TO_MOVE)] if there else [], user)
+    await check_rights(connection, [(table, TO_MOVE)] if there else [], user)
     return not there
 
 

@@ -2,7 +2,7 @@
 
 from backends.postgresql.protocol.connection import Connection, give_back, roll_back
 from backends.postgresql.server import errors
-from backends.postgresql.server.locks import release, take
+from backends.postgresql.server.locks import end_holders, prove, release, take
 from backends.sql.connection import Driver
 
 DRIVER: Driver[Connection] = Driver(
@@ -14,4 +14,6 @@ DRIVER: Driver[Connection] = Driver(
     roll_back=roll_back,
     take_lock=take,
     release_lock=release,
+    end_holders=end_holders,
+    prove=prove,
 )

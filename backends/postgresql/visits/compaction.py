@@ -9,7 +9,7 @@ from functools import partial
 
 import asyncpg
 
-from backends.postgresql.protocol.connection import Connection
+from backends.postgresql.protocol.connection import Connection, report_counts
 from backends.postgresql.protocol.sql import literal, quoted
 from backends.postgresql.visits.pack_copy import COLUMNS, encode_packs
 from backends.postgresql.visits.partitions import (
@@ -99,6 +99,7 @@ class Compaction:
             log.info("partition %s is in use, and is compacted another time", packs_name(table, period))
             return None
         # Now, and not when autovacuum comes by in the middle of a visit.
+        await report_counts(connection)
         await connection.execute(f"ANALYZE {quoted_packs(self._schema, table, period)}")
         return compacted
 

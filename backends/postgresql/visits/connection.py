@@ -1,14 +1,12 @@
 """The connection of one worker: made when needed, named to the server, given up when anything goes wrong."""
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-import asyncpg
-
 from backends.base import ReadOnly
 from backends.postgresql.protocol.connection import Connection, target_of
+from backends.postgresql.server.connecting import connect, milliseconds
 from backends.postgresql.server.driver import DRIVER
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.postgresql.server.errors import login_refused, taken_too_long, translated
@@ -18,13 +16,10 @@ from schemas.batch import Durability
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 
-# What the operator set may be stronger than `on` (remote_apply), or survive the server's crash too (local).
-SYNCHRONOUS = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
-
 # A number that a pooler gave is that of nobody, or of somebody else.
 INTERRUPT = """
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE pid = $1 AND state = 'active' AND usename = current_user AND application_name = 'triggerlog visits'
+    WHERE pid = $1 AND state = 'active' AND usename = session_user AND application_name = 'triggerlog visits'
 """
 
 
@@ -67,22 +62,20 @@ class PostgresqlVisitConnection(VisitConnection[Connection]):
 
     async def _make(self) -> Connection:
         with translated(self.target):
-            connection = await asyncpg.connect(
+            return await connect(
                 self._dsn(),
                 password=self._password,
-                timeout=self._database.command_timeout_s,
-                server_settings=self._settings(),
+                timeout_s=self._database.command_timeout_s,
+                program=f"triggerlog visits{' reader' if self._read_only else ''}",
+                settings=self._settings(),
+                give_up_s=self._read_only.give_up_s if self._read_only else None,
             )
-            if self._durability is Durability.SYNC:
-                await connection.execute(SYNCHRONOUS)
-        return connection
 
     def _dsn(self) -> str | None:
         return self._database.dsn if self._server is None else self._server.running()
 
     def _settings(self) -> dict[str, str]:
         settings = {
-            "application_name": "triggerlog visits",
             # Tables that grow from nothing have no statistics, or old ones, and a scan of all then looks cheap: what a
             # visit asks is always for an index.
             "enable_seqscan": "off",
@@ -92,23 +85,12 @@ class PostgresqlVisitConnection(VisitConnection[Connection]):
         }
         if self._durability is Durability.ASYNC:
             settings["synchronous_commit"] = "off"
-        if self._read_only is not None:
-            settings |= {
-                "application_name": "triggerlog visits reader",
-                "default_transaction_read_only": "on",
-                "statement_timeout": _milliseconds(self._read_only.give_up_s),
-            }
-        else:
-            # What a role has by default would end a statement as if the server could not do it now. A wait for a lock
-            # is no slow statement.
-            settings |= {"statement_timeout": "0", "lock_timeout": _milliseconds(self._database.command_timeout_s)}
+        if self._read_only is None:
+            # A wait for a lock is no slow statement.
+            settings["lock_timeout"] = milliseconds(self._database.command_timeout_s)
         return settings
 
 
 async def interrupt(fresh: Connection, late: Connection) -> bool:
     """End a session of ours over another one; False where it was not at work."""
     return bool(await fresh.fetchval(INTERRUPT, late.get_server_pid()))
-
-
-def _milliseconds(seconds: float) -> str:
-    return str(math.ceil(1000 * seconds))

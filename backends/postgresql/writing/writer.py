@@ -105,10 +105,7 @@ class PostgresqlGroupWriter(GroupWriter[Connection]):
     async def _prepare(self, connection: Connection) -> None:
         self._prepared = None
         await super()._prepare(connection)
-        stated = await connection.fetchval("SELECT current_setting('synchronous_commit')")
-        # What the server's operator set may be stronger than `on` (remote_apply) or survive its crash too (local).
-        self._synchronous = "on" if stated == "off" else stated
-        self._in_force = stated
+        self._synchronous = self._in_force = await connection.fetchval("SELECT current_setting('synchronous_commit')")
 
     async def _position(self, connection: Connection, owner: str) -> JournalPosition | None:
         found = await connection.fetchrow(

@@ -14,7 +14,7 @@ from backends.sql.conditions.tables import LOOSE
 from backends.sql.session import placeholders
 from schemas.conditions.intervals import Interval, Intervals, Key, NewInterval
 from schemas.conditions.line import interval_of, point_of, rows_of
-from schemas.conditions.rules import ConditionsRefused, check_interval, check_not_frozen, in_use, unknown
+from schemas.conditions.rules import ConditionsRefused, check_interval, check_takes_interval, in_use, unknown
 
 AT_ONCE = 1_000
 """So many ids are compared with one statement."""
@@ -60,7 +60,7 @@ async def insert(session: ConditionsSession, intervals: Mapping[str, Intervals])
 async def remove_interval(session: ConditionsSession, tag: str, type_: str, start: Key, end: Key) -> None:
     """Remove the interval of a tag that has exactly this start and end."""
     id_, status = await lock_tag(session, tag)
-    check_not_frozen(status)
+    check_takes_interval(status)
     found = await session.fetch(
         f"SELECT l.id FROM {session.lists} l JOIN {session.types} y ON y.id = l.type WHERE l.tag = $1 AND y.name = $2",
         *(id_, type_),

@@ -18,6 +18,7 @@ from schemas.conditions.intervals import GlobalTag, PayloadList, PayloadType, Ta
 from schemas.conditions.rules import (
     check_changes_list_of,
     check_name,
+    check_not_frozen,
     check_removal,
     check_status_change,
     check_tag,
@@ -97,16 +98,16 @@ async def payload_list(session: ConditionsSession, name: str) -> PayloadList:
 
 
 async def remove_list(session: ConditionsSession, name: str) -> None:
-    """Remove an empty list that no tag has."""
+    """Remove an empty list."""
     locked = (await lock_lists(session, [name]))[name]
+    check_not_frozen(locked.status)
     # Nobody attaches anything to it any more.
     found = await payload_list(session, name)
-    if found.tag is not None:
-        raise in_use("payload_list", name, f"global tag {found.tag}")
     if found.intervals:
         raise has_intervals(name, found.intervals)
     await session.run(f"DELETE FROM {session.lists} WHERE id = $1", locked.id)
     await release_contents(session, [locked.content])
+    await changed(session, [locked.tag], time.time_ns())
 
 
 async def attach_list(session: ConditionsSession, tag: str, name: str) -> PayloadList:

@@ -228,6 +228,25 @@ async def test_a_tag_has_one_list_of_a_type(store: ConditionsStore) -> None:
     assert [each.name for each in await store.lists()] == [name, other, second.name]
 
 
+@pytest.mark.parametrize("status", [TagStatus.UNLOCKED, TagStatus.LOCKED])
+async def test_an_empty_list_is_removed_from_its_tag(status: TagStatus, store: ConditionsStore) -> None:
+    name, other = await tag_with(store, "a", "bpm", "quad")
+    await add(store, other, "x", 0)
+    await store.clone_tag("a", "b")
+    copy = (await store.tag_lists("b"))["bpm"]
+    await store.set_status("a", status)
+    before = await store.tag("a")
+    await store.remove_list(name)
+    assert dict(await store.tag_lists("a")) == {"quad": other}
+    after = await store.tag("a")
+    assert (after.lists, after.revision) == (1, before.revision + 1)
+    assert (await store.payload_list(copy)).tag == "b"
+    await refused(store, CONFLICT, store.remove_type("bpm"))
+    await store.remove_list(copy)
+    await store.remove_type("bpm")
+    assert await valid(store, "a", 5) == await valid(store, "b", 5) == {"quad": "x"}
+
+
 async def test_refused_lists_of_a_tag(store: ConditionsStore) -> None:
     name, _ = await tag_with(store, "a", "bpm", "quad")
     await tag_with(store, "b")
@@ -236,7 +255,6 @@ async def test_refused_lists_of_a_tag(store: ConditionsStore) -> None:
     await refused(store, UNKNOWN, store.attach_list("a", "bpm_999999"))
     await refused(store, UNKNOWN, store.attach_list("c", fresh.name))
     await refused(store, CONFLICT, store.attach_list("b", name))
-    await refused(store, CONFLICT, store.remove_list(name))
     await store.set_status("a", TagStatus.LOCKED)
     await refused(store, STATUS, store.attach_list("a", fresh.name))
     await refused(store, STATUS, store.attach_list("a", name))
@@ -348,7 +366,7 @@ async def test_intervals_are_paged_whether_lists_have_them_or_not(store: Conditi
 
 async def test_however_much_is_detached_it_is_kept(store: ConditionsStore) -> None:
     name, many = await bpm(store), 9_000
-    url = "x" * 2_000  # of which MongoDB could not keep an order in one document
+    url = "x" * 2_000
     await store.insert({name: columns(NewInterval(url=f"{url}{k}", start=key(k)) for k in range(many))})
     await add(store, name, "over", 0, many - 1)
     count, found = await store.interval_page(0, 2)
@@ -530,9 +548,13 @@ async def test_a_locked_tag_refuses_what_changes_an_answer(
 
 
 async def test_a_frozen_tag_refuses_everything(store: ConditionsStore) -> None:
-    name = await bpm(store, ("x", 0, 5), status=TagStatus.FROZEN)
+    name = await bpm(store, ("x", 0, 5))
+    (empty,) = await tag_with(store, "e", "quad")
+    await store.set_status("a", TagStatus.FROZEN)
+    await store.set_status("e", TagStatus.FROZEN)
     free = await store.add_interval(new("n", 5))
     for order in (
+        store.remove_list(empty),
         store.attach_interval(name, free.id),
         store.insert({name: columns([new("n", 5)])}),
         store.remove_interval("a", "bpm", key(0), key(5)),
@@ -553,6 +575,9 @@ async def test_an_interval_is_removed_by_its_extent(store: ConditionsStore) -> N
     await refused(store, UNKNOWN, store.remove_interval("a", "quad", key(0), key(5)))
     y = (await held(store, name))[1]
     await store.set_status("a", TagStatus.LOCKED)
+    refusal = await refused(store, STATUS, store.remove_interval("a", "bpm", key(5), key(8)))
+    assert (refusal.field, "it is locked" in refusal.problem) == ("global_tag", True)
+    await store.set_status("a", TagStatus.UNLOCKED)
     await store.remove_interval("a", "bpm", key(5), key(8))
     assert await shown(store, name) == [("x", 0, 5), ("z", 10, None)]
     assert [await valid(store, "a", at) for at in (4, 5, 9, 10)] == [{"bpm": "x"}, {}, {}, {"bpm": "z"}]

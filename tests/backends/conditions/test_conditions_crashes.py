@@ -17,7 +17,7 @@ from schemas.conditions.intervals import END, Interval
 from tests.support.conditions import EVERY, content, everything, held, loose
 from tests.support.conditions_crash_process import OPEN, ORDERS, TOGETHER, TYPES, live, prepare
 from tests.support.kills import KILLS
-from tests.support.lives import LASTS_S, SERVERS, Life, opened, until_killed
+from tests.support.lives import LASTS_S, SQL_SERVERS, Life, opened, until_killed
 
 
 async def inserted(store: ConditionsStore) -> int:
@@ -65,7 +65,7 @@ async def cloned(store: ConditionsStore) -> int:
 SEEN = {"insert": inserted, "attach": attached, "clone": cloned}
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", SQL_SERVERS)
 async def test_a_process_is_killed_in_the_midst_of_its_orders(
     dsn: str, schema: str, tmp_path: Path, rng: random.Random
 ) -> None:
@@ -88,7 +88,7 @@ async def test_a_process_is_killed_in_the_midst_of_its_orders(
         await store.drop()
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", SQL_SERVERS)
 async def test_the_server_is_killed_in_the_midst_of_orders(
     throwaway: ThrowawayServer, schema: str, tmp_path: Path, rng: random.Random
 ) -> None:

@@ -11,14 +11,14 @@ from schemas.config import DatabaseConfig
 from tests.support.conditions import EVERY, bpm, held
 from tests.support.conditions_crash_process import race
 from tests.support.forked import CONTEXT
-from tests.support.lives import SERVERS
+from tests.support.lives import SQL_SERVERS
 
 TIMES = int(os.environ.get("TRIGGERLOG_RACES") or 200)
 """Orders of both processes together."""
 LOOK_S = 0.05
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", SQL_SERVERS)
 async def test_two_processes_race_on_one_list(dsn: str, schema: str, tmp_path: Path) -> None:
     store = open_conditions_store(DatabaseConfig(dsn=dsn), schema=schema, state_dir=tmp_path)
     await store.create()

@@ -72,7 +72,7 @@ async def opened(state_dir: Path) -> AsyncIterator[Opened]:
 
 @pytest.fixture(params=DSNS)
 def dsn(request: pytest.FixtureRequest) -> str:
-    """Where a server is, which is started outside of the loop of a test."""
+    """The address of a server that is started outside of the loop of a test."""
     return str(request.getfixturevalue(DSNS[request.param]))
 
 

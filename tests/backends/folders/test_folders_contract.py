@@ -482,9 +482,7 @@ async def test_writers_of_one_folder_wait_for_each_other(make: Make) -> None:
         assert found[-1][2] is None
 
 
-async def test_an_answer_is_of_one_moment(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    # So that MongoDB has to read again.
-    monkeypatch.setattr("backends.mongodb.folders.intervals.LAG", 1)
+async def test_an_answer_is_of_one_moment(make: Make) -> None:
     one, other = make(), make()
     await one.create()
     folder, source = await one.add_folder(new_folder()), Source(one)

@@ -19,7 +19,7 @@ from schemas.folders.folders import Folder
 from schemas.readings import Array
 from tests.support.folders_crash_process import CHANNELS, EACH, FOLDERS, insert, intervals, live, prepare
 from tests.support.kills import KILLS
-from tests.support.lives import LASTS_S, SERVERS, Life, opened, until_killed
+from tests.support.lives import LASTS_S, SQL_SERVERS, Life, opened, until_killed
 
 
 async def settled(store: FoldersStore, what: str) -> int:
@@ -55,7 +55,7 @@ def everything(folder: Folder, what: str) -> Array:
     return expected
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", SQL_SERVERS)
 async def test_a_process_is_killed_in_the_midst_of_its_insertions(
     dsn: str, schema: str, tmp_path: Path, rng: random.Random
 ) -> None:
@@ -77,7 +77,7 @@ async def test_a_process_is_killed_in_the_midst_of_its_insertions(
         await store.drop()
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", SQL_SERVERS)
 async def test_the_server_is_killed_in_the_midst_of_insertions(
     throwaway: ThrowawayServer, schema: str, tmp_path: Path, rng: random.Random
 ) -> None:

@@ -116,16 +116,6 @@ async def test_a_folder_has_as_many_texts_as_it_may(store: FoldersStore, width: 
     assert (await store.history(folder.path, 0, 0, 9))["until"].tolist() == [3, 5]
 
 
-async def test_channels_have_names_of_so_many_bytes_together(
-    store: FoldersStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("schemas.folders.folders.CHANNELS_BYTES", 30)
-    await refused(store.add_folder(new_folder(channels={1: "é" * 13})), INVALID, "channels")
-    folder = await store.add_folder(new_folder(channels={1: "é" * 10}))
-    await refused(store.add_channels(folder.path, {2: "x"}), INVALID, "channels")
-    assert dict(await store.channels(folder.path)) == {1: "é" * 10}
-
-
 async def test_numbers_below_the_least_normal_one_and_zero_without_its_sign(store: FoldersStore) -> None:
     columns = (Column(name="a", dtype="float32"), Column(name="b", dtype="float64"))
     folder = await store.add_folder(new_folder(columns=columns))

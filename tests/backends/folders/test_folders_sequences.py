@@ -26,7 +26,6 @@ IN_MEMORY, IN_A_DATABASE = 500 * MORE, 10 * MORE
 LAYOUTS = {
     "postgresql": tuple(FolderLayout),
     "mariadb": (FolderLayout.WINDOW, FolderLayout.ARRAYS, FolderLayout.CHANNEL_MAX),
-    "mongodb": (FolderLayout.WINDOW,),
 }
 
 _times = st.integers(0, len(TIMES) - 1)
@@ -220,8 +219,6 @@ def test_reports_in_memory() -> None:
 def test_histories_and_reports_in_a_database(
     server: str, request: pytest.FixtureRequest, schema: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # So that what ended is moved within a history.
-    monkeypatch.setattr("backends.mongodb.folders.intervals.LAG", 1)
     # So that an insertion has several chunks.
     monkeypatch.setattr("backends.sql.folders.chunks.CHUNK_BYTES", 100)
     database = DatabaseConfig(dsn=request.getfixturevalue(f"{server}_dsn"))

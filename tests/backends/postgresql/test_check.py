@@ -182,10 +182,16 @@ async def test_a_server_that_is_not_there_may_come(make: Make, tmp_path: Path) -
         await make(dsn=f"postgresql://me@/db?host={tmp_path}").check()
 
 
-async def test_a_server_that_may_not_be_written_to(make: Make, database: asyncpg.Connection, guest: str) -> None:
-    await database.execute(f"ALTER ROLE {guest} SET default_transaction_read_only = on")
-    with pytest.raises(StoreUnavailable, match="is read-only now"):
-        await make(guest).check()
+async def test_a_server_that_may_not_be_written_to(make: Make, state_dir: Path) -> None:
+    server = EmbeddedPostgresql(state_dir)
+    await server.start()
+    await server.stop()
+    (state_dir / "postgresql" / "standby.signal").touch()
+    try:
+        with pytest.raises(StoreUnavailable, match="is read-only now: it is a standby"):
+            await make(dsn=await server.start()).check()
+    finally:
+        await server.stop()
 
 
 async def test_a_check_starts_no_embedded_server(state_dir: Path) -> None:

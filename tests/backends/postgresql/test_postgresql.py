@@ -171,6 +171,7 @@ async def test_a_connection_cut_by_the_server(
 
 async def test_two_daemons_cannot_write_one_group(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.sql.writing.GROUP_LOCK_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("backends.sql.store.TAKE_OVER_S", 0)
     group = group_of()
     first, second = make(group), make(group)
     await first.open()
@@ -322,10 +323,21 @@ async def test_questions_touch_only_their_partitions(
         compiled(selects.readings_of_instrument(tables, query)),
         compiled(selects.readings_in_window(tables, window)),
         by_hand,
+        between := f"SELECT * FROM {schema}.bpm_between('{_text(days[3])}', '{_text(days[3] + 1_000_000_000)}')",
     )
     for text in texts:
         plan = "\n".join(row[0] for row in await database.fetch(f"EXPLAIN {text}"))
         assert set(re.findall(r"bpm\$(\w+)", plan.replace("_time_ns_idx", ""))) == {label}, plan
+    assert await database.fetch(between) == await database.fetch(by_hand) != []
+    recent = f"SELECT * FROM {schema}.bpm_between(now() - interval '1 hour', now())"
+    plan = "\n".join(row[0] for row in await database.fetch(f"EXPLAIN {recent}"))
+    assert len(set(re.findall(r"bpm\$(\w+)", plan.replace("_time_ns_idx", "")))) <= 2, plan
+    (comment,) = await database.fetch(
+        "SELECT col_description(c.oid, a.attnum) FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid"
+        " WHERE c.oid = to_regclass($1) AND a.attname = 'time'",
+        f"{schema}.bpm_readings",
+    )
+    assert "bpm_between(since, until)" in comment[0]
 
 
 def _text(time_ns: int) -> str:
@@ -521,7 +533,7 @@ async def test_a_server_that_hangs_and_goes_on(
     await store.open()
     first, second = (batch_of(group, k, some(group, k, 1, rng)) for k in (1, 2))
     await store.commit(first)
-    (writer,) = await database.fetch("SELECT pid FROM pg_locks WHERE locktype = 'advisory'")
+    (writer,) = await database.fetch("SELECT DISTINCT pid FROM pg_locks WHERE locktype = 'advisory'")
     os.kill(writer["pid"], signal.SIGSTOP)
     try:
         with pytest.raises(StoreUnavailable, match="does not answer in time"):

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import asyncpg
 import numpy as np
@@ -23,6 +24,7 @@ from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.sql.tables import group_tables
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
+from schemas.marks import Mark
 from schemas.queries import EXTREMES, Aggregate, LedgerTail, Means, Snapshot
 from schemas.readings import InstrumentGroup
 from tests.support.batches import batch_of, by_group, group_of, readings_of
@@ -124,7 +126,7 @@ async def test_it_reads_beside_the_writer_and_writes_nothing(made: Make, postgre
     assert [len(answer) for answer in answers] == [4] * 5
     assert (await reader.facts()).rows.keys() == {"bpm"}
     with pytest.raises(StoreError, match="read-only"):
-        await reader.open()
+        await reader.keep_mark(Mark(id=uuid4(), time_ns=1, text="no reader's"))
 
 
 @pytest.mark.parametrize("layout", ["rows", "arrays"])

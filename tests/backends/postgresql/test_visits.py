@@ -128,6 +128,23 @@ async def test_views_show_the_rows_of_compacted_packs(
         assert max(len(row["tiles"]) for row in parts) > 1
 
 
+async def test_the_server_counts_each_compacted_pack_once(postgresql_dsn: str, schema: str) -> None:
+    """The estimate of rows is made of this; what COPY has written must not be added to what ANALYZE has found."""
+    async with visited(postgresql_dsn, schema, 5) as (store, connection):
+        compacted = list(await store.uncompacted(time_of(4)))
+        for wanted in compacted:
+            assert await store.compact(*wanted) is not None
+        await store.close()  # the session reports what it has not yet
+        session = "SELECT 1 FROM pg_stat_activity WHERE application_name LIKE 'triggerlog visits%'"
+        while await connection.fetch(session):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        for table, period in compacted:
+            name = quoted(schema, f"{table}Packs${period}")
+            counted = await connection.fetchval(f"SELECT count(*) FROM {name}")
+            live = await connection.fetchval("SELECT pg_stat_get_live_tuples($1::regclass)", name)
+            assert (table, live) == (table, counted)
+
+
 async def test_a_compaction_that_is_in_the_way_or_cut_short_leaves_what_was_there(
     postgresql_dsn: str, schema: str
 ) -> None:
