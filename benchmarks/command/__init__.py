@@ -1,5 +1,5 @@
 """`triggerlog bench`: options in; JSON, an HTML report and a summary on the terminal out.
 
-`bench` runs the measures with pytest and writes the report, `progress` shows how far it is, `summary` prints the main
-figures and the advice.
+`bench` runs the measures with pytest and prints the main figures, `progress` shows how far it is, `choice` says which
+way to choose for which need, and `report` makes the report of a record.
 """

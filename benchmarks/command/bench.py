@@ -16,29 +16,36 @@ from urllib.parse import quote
 import pytest
 from pydantic import ValidationError
 from pytest_benchmark.utils import get_commit_info
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from backends import open_store
 from backends.base import StoreError
+from benchmarks.command.choice import BASELINE, GOAL_HZ, advise, crash_safe, fastest, warn
 from benchmarks.command.progress import BenchProgress
-from benchmarks.command.summary import print_choice
+from benchmarks.command.report import report
 from benchmarks.conditions.measure import scenarios_for
 from benchmarks.conditions.scenarios import SCENARIOS
 from benchmarks.load.workload import GROUP, LOGGER
-from benchmarks.report.html.page import page
-from benchmarks.report.markdown import markdown
-from benchmarks.report.reading import UNVERSIONED, NoRun, run_of
-from benchmarks.report.run import Run
+from benchmarks.report.render import render, text
+from benchmarks.report.words import between, number, times
 from benchmarks.rounds.plan import MEASURES, PLANS
+from benchmarks.rounds.record import DAEMON, PAPER, UNVERSIONED, NoRun, Run, Way, run_of
 from daemon.core.configuration import load_config
 from daemon.tools.console import labelled, make_console
 from schemas.batch import Layout
-from schemas.checking.dsn import Backend, backend_of, wrong_dsn
+from schemas.checking.dsn import Backend, Feature, backend_of, require, supports, wrong_dsn
 from schemas.checking.problems import without_passwords
 from schemas.config import ConfigError, DatabaseConfig
 
 PASSWORD = "TRIGGERLOG_PASSWORD"  # noqa: S105 - its name
 """Environment variable with the password of DSNs that name a user and have none."""
 ROOT = Path(__file__).parents[2]
+MAIN = (BASELINE, "daemon_rows", "daemon_arrays")
+"""Ways that are shown where they were measured: where the paper began, and the daemon."""
 INTERRUPTED = 130
 """Exit code of a command that Ctrl-C ended, as shells have it."""
 
@@ -103,9 +110,10 @@ def _changed(path: Path) -> int | None:
 
 def _report(options: argparse.Namespace, kept: Path) -> None:
     run = run_of(_read(kept))
-    options.output.write_text(page(run, command(run)), encoding="utf-8")
+    made = report(run, command(run))
+    options.output.write_text(render(made), encoding="utf-8")
     if options.markdown is not None:
-        options.markdown.write_text(markdown(run, command(run)), encoding="utf-8")
+        options.markdown.write_text(text(made), encoding="utf-8")
     console = make_console(highlight=False)
     print_choice(run, console)
     for name, path in (("report", options.output), ("figures", kept)):
@@ -235,6 +243,8 @@ def _one_line(error: BaseException) -> str:
 
 def _measured(options: argparse.Namespace, kept: Path) -> int:
     found = targets(options)
+    if options.only == Feature.CONDITIONS and not any(supports(backend, Feature.CONDITIONS) for backend in found):
+        require(next(iter(found)), Feature.CONDITIONS)
     for dsn in found.values():
         if dsn is not None:
             check(dsn, options.folder)
@@ -297,7 +307,58 @@ def _last(output: str) -> str:
     return lines[-1] if lines else "pytest gives no reason"
 
 
+# --- the summary on the terminal -------------------------------------------------------------------------------------
+
+
+def print_choice(run: Run, console: Console) -> None:
+    """Print the main figures, the advice and the warnings."""
+    if run.ways:
+        console.print(_table(run))
+    for advice in advise(run):
+        words = Text.assemble((f"{advice.need}. ", "bold"), advice.text)
+        console.print(Padding(words, (0, 0, 1, 0)))
+    for warning in warn(run):
+        console.print(Text.assemble(("▲ ", "yellow"), (warning + ".", "yellow")))
+
+
+def _table(run: Run) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in ("", "way", "triggers/s", "", f"times {GOAL_HZ:g} Hz", "crash safe"):
+        right = column in ("triggers/s", f"times {GOAL_HZ:g} Hz")
+        table.add_column(column, justify="right" if right else "left", overflow="fold")
+    for server in run.servers.values():
+        name = server.name
+        for way in main_ways(run, server.backend):
+            rate = way.rate
+            safe = "yes" if crash_safe(run, way) else "no"
+            table.add_row(name, way.title, number(rate.median), between(rate), times(rate.median / GOAL_HZ), safe)
+            name = ""
+    return table
+
+
+def main_ways(run: Run, backend: Backend) -> list[Way]:
+    """The paper's baseline, the best crash safe way that commits each trigger alone, and the daemon; slowest first."""
+    return sorted({way.slug: way for way in _main(run, backend)}.values(), key=lambda way: way.rate.median)
+
+
+def _main(run: Run, backend: Backend) -> Iterator[Way]:
+    ways = run.ways_of(backend)
+    yield from (way for way in ways if way.slug in MAIN)
+    alone = [way for way in ways if way.kind == PAPER and crash_safe(run, way)]
+    if alone:
+        yield max(alone, key=lambda way: way.rate.median)
+    best = fastest(run, backend)
+    if best is not None:
+        yield best
+    if not any(way.slug in MAIN and way.kind == DAEMON for way in ways):
+        yield from (way for way in ways if way.kind == DAEMON)
+
+
 # --- the command that repeats it -----------------------------------------------------------------------------------
+
+
+ONLY = {"load": "CPU a trigger", "outages": "drain", "governor": "governor", "page": "page"}
+"""Measures, and a group of the record that only the measure has."""
 
 
 def command(run: Run) -> str:
@@ -307,20 +368,12 @@ def command(run: Run) -> str:
 
 def _words(run: Run) -> Iterator[str]:
     yield from {"short": [], "full": ["--full"]}.get(run.plan, [f"--plan {run.plan}"])
+    measured = {"latency": run.latencies} | {name: run.groups.get(group) for name, group in ONLY.items()}
+    measured["conditions"] = run.conditions
     if run.ways and not run.latencies:
         yield "--only throughput"
-    elif run.latencies and not run.ways:
-        yield "--only latency"
-    elif run.loads and not run.ways:
-        yield "--only load"
-    elif run.drains and not run.ways:
-        yield "--only outages"
-    elif run.blocks and not run.ways:
-        yield "--only governor"
-    elif run.audiences and not run.ways:
-        yield "--only page"
-    elif run.conditions and not run.ways:
-        yield "--only conditions"
+    elif not run.ways:
+        yield from [f"--only {name}" for name, found in measured.items() if found][:1]
     yield from _scenarios(run)
     if all(server.own for server in run.servers.values()):
         if len(run.servers) < len(Backend):

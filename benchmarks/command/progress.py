@@ -120,7 +120,7 @@ def expected(
     kinds = [each.kind for each in contenders(backends, plan, scenarios) if each.way != LOAD]
     loads = sum(len(scenarios_for(backend, plan, scenarios)) for backend in backends)
     conditions = loads + plan.condition_rounds * len(kinds)
-    conditions_s = plan.read_s + kinds.count(HTTP) / len(kinds) * plan.request_s - STARTING_S
+    conditions_s = plan.read_s + kinds.count(HTTP) / max(len(kinds), 1) * plan.request_s - STARTING_S
     measures = {
         "warm-up": ("throughput", len(ways), 1.0),
         "throughput": ("throughput", plan.rounds * len(ways), plan.write_s),

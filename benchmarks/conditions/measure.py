@@ -11,28 +11,31 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 
+import numpy as np
 import orjson
+import psycopg
+from psycopg import sql
 
 from backends import open_conditions_store
 from backends.conditions.base import ConditionsStore
 from benchmarks.conditions.asking import ask
-from benchmarks.conditions.designs import make_designs, sizes
-from benchmarks.conditions.floating import wrong_rows
-from benchmarks.conditions.orders import append_round, clone_round
+from benchmarks.conditions.keys import MAJORS, MINORS
 from benchmarks.conditions.reading import Reader, WrongAnswer, readers, rows_of, timed_round
-from benchmarks.conditions.scenarios import SCENARIOS, load, random_keys
+from benchmarks.conditions.scenarios import SCENARIOS, Scenario, intervals_of, load, random_keys
 from benchmarks.conditions.serving import Serving, serving
 from benchmarks.conditions.strategies import OURS, STRATEGIES, Row
 from benchmarks.rounds.plan import Plan
 from benchmarks.rounds.progress import begin, print_line
 from benchmarks.rounds.rounds import Round
+from benchmarks.rounds.summary import percentiles
 from benchmarks.servers import Servers
 from benchmarks.servers.base import PATIENCE_S, Server
 from daemon.conditions.reading.content import TagContent
 from daemon.conditions.reading.loading import load as load_content
-from schemas.checking.dsn import Backend
-from schemas.conditions.intervals import Key, TagStatus
+from schemas.checking.dsn import Backend, Feature, supports
+from schemas.conditions.intervals import END, Key, NewInterval, TagStatus
 from schemas.config import DatabaseConfig
+from schemas.readings import Array
 
 READ, ALONE, HTTP, ORDER = KINDS = ("read", "read alone", "http", "order")
 """A statement; the same in a database that holds nothing else; a request; an order."""
@@ -78,7 +81,12 @@ Run = Callable[[int], Awaitable[Round]]
 
 
 def scenarios_for(backend: Backend, plan: Plan, wanted: Sequence[str]) -> tuple[str, ...]:
-    """Those that are measured, from small to large: what was asked for, or what the plan has."""
+    """Those that are measured, from small to large: what was asked for, or what the plan has.
+
+    None where the database has no conditions.
+    """
+    if not supports(backend, Feature.CONDITIONS):
+        return ()
     by_plan = plan.scenarios if backend is Backend.POSTGRESQL else plan.further_scenarios
     return tuple(name for name in SCENARIOS if name in (wanted or by_plan))
 
@@ -109,7 +117,8 @@ def measure(servers: Servers, plan: Plan, wanted: Sequence[str] = ()) -> dict[st
     found: dict[str, Found] = {}
     for backend, server in servers.items():
         all_of_it = list(contenders([backend], plan, wanted))
-        found |= asyncio.run(_measure(server, plan, all_of_it))
+        if all_of_it:
+            found |= asyncio.run(_measure(server, plan, all_of_it))
     return found
 
 
@@ -249,3 +258,123 @@ def _order(store: ConditionsStore, each: Contender) -> Run:
     if each.way == APPEND:
         return partial(append_round, store, f"{each.scenario}-{APPEND}")
     return partial(clone_round, store, SCENARIOS[each.scenario])
+
+
+# --- the reference’s design, and sizes -------------------------------------------------------------------------------
+
+REFERENCE = (
+    """
+    CREATE TABLE {0}.reference (
+        id bigint PRIMARY KEY, payload_list bigint NOT NULL, major_iov bigint NOT NULL, minor_iov bigint NOT NULL,
+        major_end bigint NOT NULL, minor_end bigint NOT NULL, comb_iov decimal(38, 19) NOT NULL,
+        payload_url text NOT NULL, checksum text NOT NULL, size bigint)
+    """,
+    # The product is exact; in floating point, or with 28 digits as in Python, minor would be rounded away.
+    """
+    INSERT INTO {0}.reference
+    SELECT row_number() OVER (), l.id, b.major, b.minor,
+           coalesce(b.next_major, 9223372036854775807), coalesce(b.next_minor, 9223372036854775807),
+           b.major + b.minor * 0.0000000000000000001::decimal(38, 19), b.url, b.checksum, b.size
+    FROM (SELECT *, lead(major) OVER following AS next_major, lead(minor) OVER following AS next_minor
+          FROM {0}.breakpoints WINDOW following AS (PARTITION BY content ORDER BY major, minor)) b
+    JOIN {0}.lists l ON l.content = b.content JOIN {0}.tags t ON t.id = l.tag
+    WHERE b.id IS NOT NULL AND t.name = ANY(%s)
+    """,
+    "CREATE INDEX ON {0}.reference (payload_list, comb_iov)",
+    "CREATE INDEX ON {0}.reference (payload_list, major_iov, minor_iov)",
+)
+COVERING = (
+    "CREATE TABLE {0}.covering AS SELECT * FROM {0}.reference",
+    """
+    CREATE INDEX ON {0}.covering (payload_list, major_iov, minor_iov)
+    INCLUDE (payload_url, checksum, size, major_end, minor_end)
+    """,
+)
+"""Tables with the content of a store, in its own schema. `reference` is that of the reference conditions database: ends
+and a `comb_iov` in each row, and an index of `comb_iov` beside one of the key. `covering` has the same rows, and an
+index of the key that holds all that a read gives."""
+SIZES = """
+    SELECT c.relname, pg_table_size(c.oid)::int8, pg_indexes_size(c.oid)::int8
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %s AND c.relkind = 'r' AND c.relname IN ('breakpoints', 'reference', 'covering')
+    """
+
+
+def make_designs(dsn: str, schema: str, tags: list[str]) -> None:
+    """Fill the tables of all designs with what some tags of a store hold; the planner knows their contents then."""
+    name = sql.Identifier(schema)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for text in (*REFERENCE, *COVERING):
+            connection.execute(sql.SQL(text).format(name), [tags] if "ANY(%s)" in text else None)
+        # VACUUM sets the bits of pages without which no read is of the index alone.
+        for table in ("reference", "covering", "breakpoints", "lists", "tags", "types"):
+            connection.execute(sql.SQL("VACUUM ANALYZE {}").format(sql.Identifier(schema, table)))
+
+
+def sizes(dsn: str, schema: str) -> dict[str, tuple[int, int]]:
+    """Bytes of the table and of the indexes of each design, by the name of its table."""
+    with psycopg.connect(dsn) as connection:
+        return {name: (table, indexes) for name, table, indexes in connection.execute(SIZES, [schema])}
+
+
+# --- keys in floating point ------------------------------------------------------------------------------------------
+
+SCALE = 1e19
+
+
+def rounded(starts: Array, key: Key) -> int:
+    """Which interval would be found at a key, by major + minor / 1e19 as float64; starts: KEY_DTYPE, in order."""
+    combined = starts["major"] + starts["minor"] / SCALE
+    return int(np.searchsorted(combined, key.major + key.minor / SCALE, "right")) - 1
+
+
+def wrong_rows(scenario: Scenario, keys: Sequence[Key], seed: int = 0) -> float:
+    """Which part of the rows of all answers would be those of another interval."""
+    wrong = 0
+    for number in range(scenario.types):
+        starts = intervals_of(scenario, number, seed).starts
+        exact = starts["major"] * MINORS + starts["minor"]
+        for key in keys:
+            right = int(np.searchsorted(exact, key.major * MINORS + key.minor, "right")) - 1
+            wrong += rounded(starts, key) != right
+    return wrong / (scenario.types * len(keys))
+
+
+# --- orders ----------------------------------------------------------------------------------------------------------
+
+APPENDS = 30
+"""In a round."""
+
+
+async def append_round(store: ConditionsStore, tag: str, number: int) -> Round:
+    """Append open intervals behind the last one of the first list of a tag, one by one, each stored and attached."""
+    name = next(iter(sorted((await store.tag_lists(tag)).items())))[1]
+    first = MAJORS + (number + 1) * APPENDS
+    times = [await _took(partial(_append, store, name, major)) for major in range(first, first + APPENDS)]
+    return _round(times)
+
+
+async def clone_round(store: ConditionsStore, scenario: Scenario, number: int) -> Round:
+    """Clone a tag, and remove the clone, which is not timed."""
+    name = f"{scenario.name}-clone-{number}"
+    took = await _took(lambda: store.clone_tag(scenario.name, name))
+    await store.remove_tag(name)
+    return _round([took])
+
+
+async def _append(store: ConditionsStore, name: str, major: int) -> None:
+    new = NewInterval(url=f"appended/{major}.json", checksum="", size=1, start=Key(major, 0), end=END)
+    added = await store.add_interval(new)
+    await store.attach_interval(name, added.id)
+
+
+async def _took(run: Callable[[], Awaitable[object]]) -> float:
+    began = time.perf_counter()
+    await run()
+    return time.perf_counter() - began
+
+
+def _round(times: list[float]) -> Round:
+    found = percentiles(1e3 * np.asarray(times))
+    facts = {"p50 ms": found.p50, "p99 ms": found.p99, "least ms": 1e3 * min(times)}
+    return Round(seconds=found.p50 / 1e3, facts=facts)

@@ -1,8 +1,9 @@
 """Ways to read what is valid at a key of a tag from PostgreSQL, each a statement in sight, and one without it.
 
 A strategy is made for a connection, or a content in memory, and a tag, and then called with keys. All give the same
-rows: type, URL, checksum, size, start and end. Those of the reference's design read its table (`designs`), and ours the
-breakpoints of the store, in which ends are not stored but follow from the next breakpoint.
+rows: type, URL, checksum, size, start and end. Those of the reference's design read its table
+(`measure.REFERENCE`), and ours the breakpoints of the store, in which ends are not stored but follow from the next
+breakpoint.
 """
 
 from collections.abc import Callable, Mapping

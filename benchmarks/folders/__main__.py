@@ -4,23 +4,24 @@ import sys
 from pathlib import Path
 
 from benchmarks.folders.record import Record
-from benchmarks.folders.report.html import page
-from benchmarks.html.command import report_command
+from benchmarks.folders.report import report
+from benchmarks.report.model import Report
+from benchmarks.report.render import report_command
 
 
-def report(record: Path) -> tuple[str, None]:
-    """The page of a record.
+def reported(record: Path) -> tuple[Report, None]:
+    """Make the report of a record.
 
     Raises:
         OSError: it cannot be read.
         ValidationError: it is no record.
     """
-    return page(Record.model_validate_json(record.read_bytes())), None
+    return report(Record.model_validate_json(record.read_bytes())), None
 
 
 def main() -> int:
     """Run the command line; return its exit code."""
-    return report_command("benchmarks.folders", __doc__, report)
+    return report_command("benchmarks.folders", __doc__, reported)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit, urlunsplit
 
 import psycopg
-from pymongo import MongoClient
 
 from backends import open_folders_store
 from benchmarks.servers.base import Server
@@ -135,10 +134,7 @@ def disk_bytes(server: Server, schema: str) -> int:
         )
         with psycopg.connect(server.dsn) as connection:
             return int(connection.execute(text, (schema,)).fetchall()[0][0])
-    if server.backend is Backend.MYSQL:
-        text = "SELECT sum(FILE_SIZE) FROM information_schema.INNODB_SYS_TABLESPACES WHERE NAME LIKE %s"
-        with closing(connect(server.dsn)) as sql, sql.cursor() as cursor:
-            cursor.execute(text, (f"{schema}/%",))
-            return int(cursor.fetchall()[0][0])
-    with MongoClient[dict[str, float]](server.dsn) as client:
-        return int(client[schema].command("dbStats")["storageSize"])
+    text = "SELECT sum(FILE_SIZE) FROM information_schema.INNODB_SYS_TABLESPACES WHERE NAME LIKE %s"
+    with closing(connect(server.dsn)) as sql, sql.cursor() as cursor:
+        cursor.execute(text, (f"{schema}/%",))
+        return int(cursor.fetchall()[0][0])

@@ -21,14 +21,11 @@ COMPARED = (OURS, ARRAYS, PAPERS)
 LAYOUTS: Mapping[Backend, tuple[FolderLayout, ...]] = {
     Backend.POSTGRESQL: tuple(FolderLayout),
     Backend.MYSQL: (OURS, ARRAYS, PAPERS),
-    Backend.MONGODB: (OURS, ARRAYS),
 }
 SCALE = 0.02
 """Of time: 500 s are 10 s, 5 s are 0.1 s."""
 FIVE_FOLD = {"folders": 10, "intervals": 24, "scale": SCALE, "cycles": 6}
 """A tenth of the paper's folders, 50 times as often: 100,000 rows/s are asked for, and the paper asked for 20,000."""
-FEW = {"folders": 2, "channels": 100, "intervals": 20, "scale": 0.2, "cycles": 2}
-"""What FerretDB can do at all: 200 rows each second."""
 CLIFF_DATA = {"folders": 24, "intervals": 12, "cycles": 0}
 PAYLOAD_DATA = {"folders": 2, "intervals": 12, "cycles": 0, "cliff": False}
 CHUNKED = {**FIVE_FOLD, "clients": 20, "cliff": False}
@@ -74,25 +71,21 @@ def conditions(part: str, backend: Backend, plan: Plan) -> list[Condition]:
 
 
 def _named(part: str, backend: Backend) -> Iterator[tuple[str, dict[str, Any]]]:
-    layouts, is_sql = LAYOUTS[backend], backend is not Backend.MONGODB
+    layouts = LAYOUTS[backend]
     if part == EFFICIENCY:
-        yield from _by_layout([each for each in layouts if each in COMPARED], FIVE_FOLD if is_sql else FEW)
-    elif part in (CLIFF, COLD) and is_sql:
+        yield from _by_layout([each for each in layouts if each in COMPARED], FIVE_FOLD)
+    elif part in (CLIFF, COLD):
         yield from _by_layout(layouts, {**CLIFF_DATA, "cliff": part == CLIFF})
     elif part == PAYLOAD:
-        yield from _payloads(PAYLOAD_DATA if is_sql else {**FEW, "cycles": 0, "cliff": False})
-    elif part == CHUNKS and is_sql:
+        for payload in ("random", "constant"):
+            yield payload, {**PAYLOAD_DATA, "payload": payload}
+    elif part == CHUNKS:
         yield from _chunks()
 
 
 def _by_layout(layouts: Sequence[FolderLayout], fields: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for layout in layouts:
         yield layout, {**fields, **_laid(layout)}
-
-
-def _payloads(data: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for payload in ("random", "constant"):
-        yield payload, {**data, "payload": payload}
 
 
 def _chunks() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from backends.base import StoreError
 from benchmarks.folders.measuring import RunFailed, counted, measured
-from benchmarks.folders.plan import PARTS, QUICK, WRITING, Plan, conditions
+from benchmarks.folders.plan import LAYOUTS, PARTS, QUICK, WRITING, Plan, conditions
 from benchmarks.folders.record import Counted, Measured, Record, Writing
-from benchmarks.folders.report.html import page
-from benchmarks.folders.report.markdown import text
+from benchmarks.folders.report import report
 from benchmarks.folders.writing import writing
+from benchmarks.report.render import render, text
 from benchmarks.rounds.progress import print_line
 from benchmarks.servers.small import running
 from daemon.core.process.processor import machine
@@ -100,8 +100,8 @@ def _measure(part: str, backend: Backend, options: argparse.Namespace, folder: P
 
 def _write(record: Record, output: Path) -> None:
     output.write_text(record.model_dump_json(by_alias=True), encoding="utf-8")
-    output.with_suffix(".html").write_text(page(record), encoding="utf-8")
-    output.with_suffix(".md").write_text(text(record), encoding="utf-8")
+    output.with_suffix(".html").write_text(render(report(record)), encoding="utf-8")
+    output.with_suffix(".md").write_text(text(report(record)), encoding="utf-8")
 
 
 def _arguments(options: argparse.Namespace) -> str:
@@ -125,9 +125,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", type=_parts, default=PARTS, help=f"parts, with commas between: {', '.join(PARTS)}")
     parser.add_argument(
         "--backend",
-        type=lambda text: tuple(Backend(each) for each in text.split(",")),
-        default=tuple(Backend),
-        help=f"databases, with commas between: {', '.join(Backend)}",
+        type=_backends,
+        default=tuple(LAYOUTS),
+        help=f"databases, with commas between: {', '.join(LAYOUTS)}",
     )
     parser.add_argument("--rounds", type=int, default=Plan.rounds, help="of conditions that take turns (%(default)s)")
     parser.add_argument("--cache", type=int, metavar="MIB", help="cache of the servers in all parts")
@@ -135,6 +135,13 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("-o", "--output", type=Path, help="JSON file; parts of databases that it has are replaced")
     parser.add_argument("--folder", type=Path, help="where the servers write; on a disk whose speed counts")
     return parser.parse_args(arguments)
+
+
+def _backends(text: str) -> tuple[Backend, ...]:
+    found = tuple(text.split(","))
+    if not set(found) <= set(LAYOUTS):
+        raise argparse.ArgumentTypeError(f"choose from {', '.join(LAYOUTS)}")
+    return tuple(map(Backend, found))
 
 
 def _parts(text: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import httpx
 
 from benchmarks.folders.plan import ARRAYS, FIVE_FOLD, LAYOUTS, OURS, PAPERS, Plan
 from benchmarks.folders.record import Writing
-from benchmarks.report.formatting import number as shown
+from benchmarks.report.words import number as shown
 from benchmarks.rounds.progress import begin, print_line
 from daemon.api.snapshots import PATH
 from daemon.client.api.reach import Reach
@@ -24,8 +24,7 @@ BLOCK_S = 20.0
 """The latencies of a status are of its last ten seconds."""
 LOOK_S = 0.5
 LOAD_S = 600.0
-RATES: dict[Backend, float] = {Backend.POSTGRESQL: 100, Backend.MYSQL: 100, Backend.MONGODB: 5}
-INSTRUMENTS: dict[Backend, int] = {Backend.POSTGRESQL: 120, Backend.MYSQL: 120, Backend.MONGODB: 20}
+RATE, INSTRUMENTS = 100.0, 120
 READERS = {**FIVE_FOLD, "intervals": 12, "clients": 20, "cycles": 1000, "cliff": False}
 
 
@@ -36,7 +35,7 @@ def writing(backend: Backend, plan: Plan, folder: Path) -> list[Writing]:
 
 
 async def _writing(backend: Backend, plan: Plan, folder: Path) -> list[Writing]:
-    setup = Throwaway(backend=backend, rate=RATES[backend], instruments=INSTRUMENTS[backend], fill=100)
+    setup = Throwaway(backend=backend, rate=RATE, instruments=INSTRUMENTS, fill=100)
     found: list[Writing] = []
     async with (
         throwaway_daemon(setup, folder, lambda text: print_line(f"  {text}"), asyncio.Event()) as reach,

@@ -3,14 +3,15 @@
 import sys
 from pathlib import Path
 
-from benchmarks.html.command import report_command
-from benchmarks.interference.report.document import page
+from benchmarks.interference.report import report
 from benchmarks.interference.statistics.analysis import analysed
+from benchmarks.report.model import Report
+from benchmarks.report.render import report_command
 from schemas.api.interference import Record
 
 
-def report(path: Path) -> tuple[str, str]:
-    """The page of a record, and the record with its result.
+def reported(path: Path) -> tuple[Report, str]:
+    """Make the report of a record, and the record with its result.
 
     Raises:
         OSError: it cannot be read.
@@ -18,12 +19,12 @@ def report(path: Path) -> tuple[str, str]:
     """
     record = Record.model_validate_json(path.read_bytes())
     record = record.model_copy(update={"result": analysed(record)})
-    return page(record), record.model_dump_json(indent=1)
+    return report(record), record.model_dump_json(indent=1)
 
 
 def main() -> int:
     """Run the command line; return its exit code."""
-    return report_command("benchmarks.interference", __doc__, report)
+    return report_command("benchmarks.interference", __doc__, reported)
 
 
 if __name__ == "__main__":

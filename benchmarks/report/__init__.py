@@ -1,5 +1,1 @@
-"""Reports of the measures: the JSON of pytest-benchmark in; tables, advice and HTML out. Nothing is measured here.
-
-In this order: `reading` makes a `run.Run` of the JSON, `tables` and `reader_tables` make tables of it, `choice` says
-which way to choose for which need, `markdown` and `html` write the report. `formatting` writes figures.
-"""
+"""Reports: each benchmark turns its record into a `model.Report`, and `render` writes that as HTML or as Markdown."""

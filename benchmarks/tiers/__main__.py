@@ -3,24 +3,25 @@
 import sys
 from pathlib import Path
 
-from benchmarks.html.command import report_command
+from benchmarks.report.model import Report
+from benchmarks.report.render import report_command
 from benchmarks.tiers.record import Record
-from benchmarks.tiers.report.html import page
+from benchmarks.tiers.report import report
 
 
-def report(record: Path) -> tuple[str, None]:
-    """The page of a record.
+def reported(record: Path) -> tuple[Report, None]:
+    """Make the report of a record.
 
     Raises:
         OSError: it cannot be read.
         ValidationError: it is no record.
     """
-    return page(Record.model_validate_json(record.read_bytes())), None
+    return report(Record.model_validate_json(record.read_bytes())), None
 
 
 def main() -> int:
     """Run the command line; return its exit code."""
-    return report_command("benchmarks.tiers", __doc__, report)
+    return report_command("benchmarks.tiers", __doc__, reported)
 
 
 if __name__ == "__main__":

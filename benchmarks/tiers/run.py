@@ -6,6 +6,7 @@ import shlex
 import shutil
 import signal
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -14,27 +15,29 @@ from pathlib import Path
 from typing import Any
 
 from backends.base import StoreError
+from benchmarks.report.render import render, text
 from benchmarks.rounds.progress import print_line
 from benchmarks.servers.daemon_process import DaemonFailed
 from benchmarks.tiers.parts import beside, movers, planning, queries, sizes, spectra
 from benchmarks.tiers.plan import BESIDE, MOVERS, ON_DISK, PARTS, PLANNING, QUERIES, SIZES, SPECTRA, Plan
 from benchmarks.tiers.record import Record
-from benchmarks.tiers.report.docs import write_docs
-from benchmarks.tiers.report.html import page
-from benchmarks.tiers.report.markdown import text
+from benchmarks.tiers.report import report
 from benchmarks.tiers.slow_disk.choice import KINDS, NoSlowDisk, SlowDisk, slow_disk
 from benchmarks.tiers.tiered import TieredServer, disks_of, tiered
 from daemon.core.process.processor import machine
 from schemas.api.model import Model
 
 FOLDER = Path(__file__).parents[2] / "build" / "tiers"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+BEGIN, END = "<!-- figures of tiers, written by `--docs` -->", "<!-- end of the figures of tiers -->"
+WIDTH = 100
 EPILOG = """\
 examples:
   python -m benchmarks.tiers.run                              all of it (make bench-tiers)
   python -m benchmarks.tiers.run --scale 0.05                 tries the benchmark itself; its figures mean little
   python -m benchmarks.tiers.run --only queries,movers
   python -m benchmarks.tiers.run --only planning -o FILE.json adds this part to the figures of FILE.json
-  python -m benchmarks.tiers.run --docs                       writes the figures into docs/, too
+  python -m benchmarks.tiers.run --docs                       writes the figures into docs/benchmarks.md, too
   python -m benchmarks.tiers.run --disk shim                  the slow disk of a machine without root
   python -m benchmarks.tiers FILE.json                        the report of these figures again
 """
@@ -138,16 +141,45 @@ def _keep(found: Record, output: Path) -> None:
     if output.exists():
         found = Record.model_validate_json(output.read_bytes()).and_then(found)
     output.write_text(found.model_dump_json(by_alias=True), encoding="utf-8")
-    output.with_suffix(".html").write_text(page(found), encoding="utf-8")
-    output.with_suffix(".md").write_text(text(found), encoding="utf-8")
+    output.with_suffix(".html").write_text(render(report(found)), encoding="utf-8")
+    output.with_suffix(".md").write_text(text(report(found)), encoding="utf-8")
 
 
 def _say_where(output: Path, *, is_for_docs: bool) -> None:
     print_line(f"figures    {output}")
     print_line(f"report     {output.with_suffix('.html')}, {output.with_suffix('.md')}")
     if is_for_docs:
-        for path in write_docs(Record.model_validate_json(output.read_bytes())):
-            print_line(f"docs       {path}")
+        write_docs(Record.model_validate_json(output.read_bytes()))
+        print_line(f"docs       {DOCUMENT}")
+
+
+def write_docs(record: Record) -> None:
+    """Write the figures into the document."""
+    DOCUMENT.write_text(with_figures(DOCUMENT.read_text(encoding="utf-8"), record), encoding="utf-8")
+
+
+def with_figures(document: str, record: Record) -> str:
+    """Return the text of a document with the figures of a record between the marks.
+
+    Raises:
+        ValueError: it does not have the marks.
+    """
+    before, begin, rest = document.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"there is no {BEGIN} with {END} after it")
+    where = "`make bench-tiers` writes a report with all figures."
+    return f"{before}{BEGIN}\n\n{where}\n\n{_wrapped(text(report(record), heading=False))}\n{END}{after}"
+
+
+def _wrapped(markdown: str) -> str:
+    """Markdown with lines that fit; those of tables stay."""
+    return "".join(f"{line if line.startswith('|') else _filled(line)}\n" for line in markdown.splitlines())
+
+
+def _filled(line: str) -> str:
+    indent = "  " if line.startswith("- ") else ""
+    return textwrap.fill(line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _arguments(options: argparse.Namespace) -> str:

@@ -1,18 +1,20 @@
 """Readings of old hours in the daemon's own tables, and their moves by the code of `triggerlog tiers`."""
 
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
+
+import numpy as np
 
 from backends.base import Pace, Partition, Store, StoreError, Tiered
-from benchmarks.load.workload import GROUP
+from benchmarks.load.workload import GROUP, closed_triggers, random_records
 from benchmarks.servers.base import Server
-from benchmarks.studies.questions import BATCH, batches
 from daemon.retention.looking import patiently
 from daemon.tiers.pace import Paced
-from schemas.batch import Layout
+from schemas.batch import Batch, Durability, JournalPosition, Layout
 from schemas.retention import Period
 
 HOUR_NS = 3_600_000_000_000
+BATCH = 500
 NEWER = 2
 """Hours that stay free between the newest of old readings and now."""
 UNPACED = 100_000.0
@@ -33,8 +35,28 @@ async def fill(store: Store, periods: int, triggers: int) -> None:
     """Commit triggers evenly over old hours, so many in each, numbered from 0 on."""
     await store.open()
     begun_ns = first_hour_ns(periods)
-    for batch in batches(0, periods * triggers, BATCH, begun_ns, HOUR_NS // triggers):
+    for batch in _batches(periods * triggers, begun_ns, HOUR_NS // triggers):
         await store.commit(batch)
+
+
+def _batches(triggers: int, begun_ns: int, period_ns: int) -> Iterator[Batch]:
+    for start in range(0, triggers, BATCH):
+        records = random_records(min(BATCH, triggers - start), seed=start)
+        numbers = np.arange(start, start + len(records))
+        records["trigger"] = numbers[:, None]
+        records["time_ns"] = (begun_ns + numbers * period_ns)[:, None]
+        closed = closed_triggers(records)
+        yield Batch(
+            readings=closed.readings,
+            present=closed.present,
+            ledger=closed.ledger,
+            late=closed.late,
+            late_of=closed.late_of,
+            revised=closed.revised,
+            group=GROUP,
+            position=JournalPosition(sequence=start + 1),
+            durability=Durability.SYNC,
+        )
 
 
 async def periods_of(store: Store) -> list[Partition]:

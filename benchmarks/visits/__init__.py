@@ -1,5 +1,5 @@
 """Benchmarks of mock DIA visits: conditions take turns over the same visits; their record in JSON, a report in HTML.
 
 `run` (`make bench-visits`) measures with `measuring` into a `record`; `statistics` compares conditions and judges the
-findings of the paper; `report` writes the page, also of a single run (`__main__`). `studies` are programs by hand.
+findings of the paper; `report` writes the page, also of a single run (`__main__`).
 """

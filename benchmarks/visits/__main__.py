@@ -4,14 +4,15 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.html.command import report_command
+from benchmarks.report.model import Report
+from benchmarks.report.render import report_command
 from benchmarks.visits.record import Comparison
-from benchmarks.visits.report import comparison, run
+from benchmarks.visits.report import comparison_report, run_report
 from daemon.workloads.visits.archive import read_run
 
 
-def report(record: Path) -> tuple[str, None]:
-    """The page of a record.
+def reported(record: Path) -> tuple[Report, None]:
+    """Make the report of a record.
 
     Raises:
         OSError: it cannot be read.
@@ -20,13 +21,13 @@ def report(record: Path) -> tuple[str, None]:
     content = record.read_bytes()
     found = json.loads(content)
     if isinstance(found, dict) and "kind" in found:
-        return comparison.page(Comparison.model_validate_json(content)), None
-    return run.page(read_run(record)), None
+        return comparison_report(Comparison.model_validate_json(content)), None
+    return run_report(read_run(record)), None
 
 
 def main() -> int:
     """Run the command line; return its exit code."""
-    return report_command("benchmarks.visits", __doc__, report)
+    return report_command("benchmarks.visits", __doc__, reported)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from pathlib import Path
 import psutil
 
 from backends.base import StoreError
-from benchmarks.report.formatting import counted, number
+from benchmarks.report.render import render
+from benchmarks.report.words import counted, number
 from benchmarks.rounds.progress import print_line
 from benchmarks.servers.disk import fdatasync_ms
 from benchmarks.servers.small import Running, running
@@ -22,7 +23,7 @@ from benchmarks.visits.measuring.checks import checked
 from benchmarks.visits.measuring.plan import SERVERS, Group, planned
 from benchmarks.visits.measuring.turns import Turns, facts_of, finished, measure, set_up
 from benchmarks.visits.record import Comparison, Measured
-from benchmarks.visits.report.comparison import page
+from benchmarks.visits.report import comparison_report
 from daemon.core.process.processor import processor
 from schemas.checking.dsn import Backend
 
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     output.write_text(comparison.model_dump_json(indent=1, by_alias=True), encoding="utf-8")
-    output.with_suffix(".html").write_text(page(comparison), encoding="utf-8")
+    output.with_suffix(".html").write_text(render(comparison_report(comparison)), encoding="utf-8")
     print_line(f"figures    {output}")
     print_line(f"report     {output.with_suffix('.html')}")
     return 0 if all(check.passed for check in comparison.checks) and comparison.measured else 1

@@ -16,17 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.postgresql.protocol.copy import decode_arrays, decode_ledger, decode_rows
+from benchmarks.command.report import report
 from benchmarks.load.sending import TOGETHER, Sent
 from benchmarks.load.workload import GROUP, INSTRUMENTS, number, random_records
 from benchmarks.measures.contenders import STRATEGIES, Contender, Kind, contenders, measured
 from benchmarks.measures.latency import SteadyDaemon, windows
 from benchmarks.measures.throughput import as_python, daemon_round, expect_readings, strategy_round
 from benchmarks.measures.verify import WrongInDatabase, verify
-from benchmarks.report.markdown import markdown
-from benchmarks.report.reading import run_of
-from benchmarks.report.tables import tables
+from benchmarks.report.render import text
 from benchmarks.rounds.commits import HZ_EDGES, Clock, Commits, completed, hz, hz_histogram, hz_quartiles, merged
 from benchmarks.rounds.plan import PLANS
+from benchmarks.rounds.record import run_of
 from benchmarks.rounds.rounds import Round, interleaved
 from benchmarks.rounds.summary import acknowledged_after, commit_rate, mean_ratio, percentiles, ratio, slope, spread
 from benchmarks.servers import running
@@ -42,6 +42,7 @@ from benchmarks.strategies.strategy import ROOT, Strategy
 from schemas.batch import Durability, Layout
 from schemas.checking.dsn import Backend
 from tests.support import kept_run
+from tests.support.report_tables import rows_of
 
 pytest_plugins = ["pytester"]
 
@@ -503,11 +504,11 @@ class TestLatency:
 
 
 class TestReport:
+    def rows(self, title: str) -> dict[str, tuple[str, ...]]:
+        return {row[0]: row[1:] for row in rows_of(report(run_of(kept_run.kept()), ""), title)}
+
     def test_ratios_stand_beside_their_aims(self) -> None:
-        (table,) = [
-            table for table in tables(run_of(kept_run.kept())) if table.title == "End to end, against the others"
-        ]
-        rows = {row[0]: row[1:] for row in table.rows}
+        rows = self.rows("End to end, against the others")
         assert rows["PostgreSQL: triggerlog, rows / bare copy rows"] == ("0.69 (0.69 to 0.69)", "0.6", "yes")
         assert rows["PostgreSQL: triggerlog, rows / one COPY"] == ("9.14 (9.14 to 9.14)", "5", "yes")
         assert rows["PostgreSQL: triggerlog, rows / 120 tables, 120 INSERTs, one commit"][1:] == ("60", "yes")
@@ -517,36 +518,33 @@ class TestReport:
         assert rows[fastest] == ("0.19 (0.19 to 0.19)", "1", "no")
 
     def test_asynchronous_commits_are_compared_with_their_like(self) -> None:
-        (table,) = [
-            table for table in tables(run_of(kept_run.kept())) if table.title == "End to end, against the others"
-        ]
-        rows = {row[0]: row[1:] for row in table.rows}
+        rows = self.rows("End to end, against the others")
         best = "MariaDB: triggerlog, rows, asynchronous commit / the best of its durability (load_data_async)"
         assert rows[best][1:] == ("2.5", "no")
 
     def test_the_paper_stands_beside_each_way(self) -> None:
-        table = tables(run_of(kept_run.kept()))[0]
-        assert table.title == "Throughput, PostgreSQL 18.4"
-        rows = {row[0]: row[1:] for row in table.rows}
-        row = rows["120 tables, 120 INSERTs, one commit"]
-        assert row == ("about 44 Hz", "76 (74 to 78)", "1", "13.16", "52.63", "118.4", "76 (68 to 84)")
-        assert "369 triggers half-written by `threads_one_connection`" in table.note
+        rows = self.rows("Ways on PostgreSQL 18.4")
+        way = rows["120 tables, 120 INSERTs, one commit (`benchmarks/strategies/postgresql/insert_each_table.py`)"]
+        spreads = ("76.0 (74.5 to 77.5)", "1.7", "76.0 (68.4 to 83.6)", "1", "13.2", "52.6 (39.5 to 65.8)", "118")
+        assert way == ("yes (sync)", "about 44 Hz", *spreads)
+        (threads,) = [row for name, row in rows.items() if name.startswith("10 threads on one connection")]
+        assert threads[0] == "no (sync: 369 half-written triggers seen)"
 
     def test_the_daemon_has_no_commit_latency_at_full_speed(self) -> None:
-        rows = {row[0]: row[1:] for row in tables(run_of(kept_run.kept()))[0].rows}
-        assert rows["triggerlog, rows"][3:6] == ("", "", "")
+        assert self.rows("Ways on PostgreSQL 18.4")["triggerlog, rows (the daemon)"][-3:] == ("", "", "")
 
     def test_the_latency_has_to_be_at_most_its_aim(self) -> None:
-        (table,) = [table for table in tables(run_of(kept_run.kept())) if table.title.startswith("Latency")]
-        rows = {row[0]: row[1:] for row in table.rows}
+        rows = self.rows("Latency from the last reading to the commit acknowledged")
         assert rows["PostgreSQL, 100/s, daemon"][-3:] == ("2.38 (2.38 to 2.38)", "2", "no")
         assert rows["MariaDB, 100/s, daemon"][-3:] == ("", "", "")
 
     def test_what_was_not_measured_has_no_table(self) -> None:
         run = run_of(kept_run.kept(benchmarks=kept_run.LATENCIES))
-        assert [table.title for table in tables(run)] == ["Latency from the last reading to the commit acknowledged"]
+        assert [table.title for table in report(run, "").tables()] == [
+            "Latency from the last reading to the commit acknowledged"
+        ]
 
     def test_it_says_on_what_it_was_measured(self) -> None:
-        text = markdown(run_of(kept_run.kept()), "make bench")
-        for part in ("`make bench`", "Some CPU", "2 cores", "fsync on", "0.10 ms", "0123456789ab", "10.11.6", "600 ms"):
-            assert part in text
+        written = text(report(run_of(kept_run.kept()), "make bench"))
+        for part in ("`make bench`", "Some CPU", "2 cores", "`fsync`: on", "0.10 ms", "0123456789ab", "10.11.6"):
+            assert part in written

@@ -1,5 +1,4 @@
 """Statistics of an experiment, pure functions.
 
-`estimate` has the formulas, `verdicts` the sentences, `servers` the counters of the server, and `analysis` makes the
-result of a record from them.
+`estimate` has the formulas, `verdicts` the sentences, and `analysis` makes the result of a record from them.
 """

@@ -1,26 +1,25 @@
-"""The paper's way: a table an instrument, 120 INSERTs and one commit a trigger, one connection (psycopg).
+"""The paper's way: a table an instrument, 120 INSERTs and one commit a trigger, one connection.
 
 Its code is `for i in range(n_instr): cur.execute("INSERT INTO instr<i> (timestamp, top_in, ...) VALUES (...)")`, then
-`conn.commit()`: about 44 Hz on the server's own node. Here it is with psycopg 3 and prepared statements, which the
-paper's psycopg2 does not have; that only helps it. The tables have no index, no key and no partitions, and nothing
-keeps account of what is missing.
+`conn.commit()`: about 44 Hz on the server's own node, with psycopg2. The tables have no index, no key and no
+partitions, and nothing keeps account of what is missing.
 """
 
 import time
 from collections.abc import Callable
-
-import psycopg
+from contextlib import closing
 
 from benchmarks.rounds.commits import Clock, Commits
+from benchmarks.strategies.postgresql.drivers import PSYCOPG2, Driver
 from benchmarks.strategies.strategy import Triggers
 
 
 def create(dsn: str, schema: str, tables: range) -> None:
     """Make the tables."""
-    with psycopg.connect(dsn) as connection:
-        connection.execute(f"CREATE SCHEMA {schema}")
+    with closing(PSYCOPG2.connect(dsn)) as connection, connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE SCHEMA {schema}")
         for i in tables:
-            connection.execute(
+            cursor.execute(
                 f"CREATE TABLE {schema}.instr{i}"
                 " (timestamp float8, top_in float8, bot_in float8, bot_out float8, top_out float8)"
             )
@@ -34,16 +33,11 @@ def statements(schema: str, tables: range) -> list[str]:
     ]
 
 
-def prepare_all(connection: psycopg.Connection, tables: range) -> None:
-    """Let psycopg prepare as many statements as there are: by default it forgets them beyond 100, and prepares none."""
-    connection.prepared_max = 2 * len(tables)
-
-
-def write(dsn: str, schema: str, triggers: Triggers, seconds: float) -> Commits:
+def write(dsn: str, schema: str, triggers: Triggers, seconds: float, *, driver: Driver = PSYCOPG2) -> Commits:
     """Write triggers, round and round, for so many seconds."""
     tables = range(len(triggers[0]))
     create(dsn, schema, tables)
-    return insert(dsn, schema, tables, triggers, seconds)
+    return insert(dsn, schema, tables, triggers, seconds, driver)
 
 
 def insert(
@@ -52,11 +46,11 @@ def insert(
     tables: range,
     triggers: Triggers,
     seconds: float,
+    driver: Driver,
     start: Callable[[], object] = lambda: None,
 ) -> Commits:
     """Write the part of the triggers that goes into these tables; `start` is waited for before the clock runs."""
-    with psycopg.connect(dsn) as connection, connection.cursor() as cursor:
-        prepare_all(connection, tables)
+    with closing(driver.connect(dsn)) as connection, connection.cursor() as cursor:
         inserts = statements(schema, tables)
         parts = [trigger[tables.start : tables.stop] for trigger in triggers]
         start()

@@ -1,4 +1,4 @@
-"""The paper's processes, "1/2": three at once, each writing whole triggers into the same 120 tables (psycopg).
+"""The paper's processes, "1/2": three at once, each writing whole triggers into the same 120 tables.
 
 "As if we had 3 independent CBPM systems to read from": its bulk is in the hundreds of Hz. Each process is the paper's
 way, 120 INSERTs and a commit a trigger over a connection of its own. The rate is that of all three together, and 1/dt
@@ -7,6 +7,7 @@ spike, as in the paper's plot.
 """
 
 from benchmarks.rounds.commits import Commits, merged
+from benchmarks.strategies.postgresql.drivers import PSYCOPG2, Driver
 from benchmarks.strategies.postgresql.insert_each_table import create, insert
 from benchmarks.strategies.processes import in_processes
 from benchmarks.strategies.strategy import Triggers
@@ -14,8 +15,8 @@ from benchmarks.strategies.strategy import Triggers
 PROCESSES = 3
 
 
-def write(dsn: str, schema: str, triggers: Triggers, seconds: float) -> Commits:
+def write(dsn: str, schema: str, triggers: Triggers, seconds: float, *, driver: Driver = PSYCOPG2) -> Commits:
     """Write triggers, round and round, for so many seconds."""
     tables = range(len(triggers[0]))
     create(dsn, schema, tables)
-    return merged(in_processes(insert, [(dsn, schema, tables, triggers, seconds)] * PROCESSES))
+    return merged(in_processes(insert, [(dsn, schema, tables, triggers, seconds, driver)] * PROCESSES))

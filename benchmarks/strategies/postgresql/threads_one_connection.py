@@ -1,4 +1,4 @@
-"""The paper's threads: ten of them share ONE connection, a trigger each at a time; and the fault this has (psycopg).
+"""The paper's threads: ten of them share ONE connection, a trigger each at a time; and the fault this has.
 
 Its code is `pool = ThreadPoolExecutor(max_workers=10)`, then `pool.submit(populate, conn, data, n_instr)` and
 `time.sleep(0.001)` for ever, where `populate` is the 120 INSERTs and the commit: up to about 20 times the 44 Hz. But a
@@ -10,25 +10,24 @@ The latency is from when a thread takes a trigger up; what waits in memory for a
 
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-
-import psycopg
+from contextlib import closing
 
 from benchmarks.rounds.commits import Clock, Commits, with_half_written
+from benchmarks.strategies.postgresql.drivers import PSYCOPG2, Driver
 from benchmarks.strategies.postgresql.half_written import Watcher
-from benchmarks.strategies.postgresql.insert_each_table import create, prepare_all, statements
+from benchmarks.strategies.postgresql.insert_each_table import create, statements
 from benchmarks.strategies.strategy import Reading, Triggers
 
 THREADS = 10
 BETWEEN_SUBMITS_S = 0.001
 
 
-def write(dsn: str, schema: str, triggers: Triggers, seconds: float) -> Commits:
+def write(dsn: str, schema: str, triggers: Triggers, seconds: float, *, driver: Driver = PSYCOPG2) -> Commits:
     """Write triggers, round and round, for so many seconds."""
     tables = range(len(triggers[0]))
     create(dsn, schema, tables)
     inserts = statements(schema, tables)
-    with psycopg.connect(dsn) as connection:
-        prepare_all(connection, tables)
+    with closing(driver.connect(dsn)) as connection:
 
         def populate(timestamp: float, trigger: list[Reading]) -> None:
             ready = clock.now()

@@ -1,5 +1,5 @@
 """Measuring visits by turns.
 
-`plan` names the conditions, `servers` starts their databases, `turns` runs them by turns, `settle` lets a server finish
-its work between turns, and `checks` compares the rows that they wrote.
+`plan` names the conditions, `turns` runs them by turns and lets a server finish its work between them, and `checks`
+compares the rows that they wrote.
 """

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from backends.kinds import KINDS
-from benchmarks.report.formatting import number
-from benchmarks.report.verdict import Finding, Verdict
+from benchmarks.report.findings import Finding, Verdict
+from benchmarks.report.words import number
 from benchmarks.visits.measuring.plan import BASE, PAPERS, SWEEP
 from benchmarks.visits.record import Comparison, Measured
 from benchmarks.visits.statistics.estimate import Interval, bend, paired, ratio

@@ -22,12 +22,11 @@ import psutil
 import pytest
 from rich.console import Console
 
-from benchmarks.command.bench import Refused, command, main, targets, with_password
+from benchmarks.command.bench import Refused, command, main, main_ways, print_choice, targets, with_password
 from benchmarks.command.progress import Measure, TimeLeft, expected
-from benchmarks.command.summary import main_ways, print_choice
 from benchmarks.measures.contenders import measured
-from benchmarks.report.reading import run_of
 from benchmarks.rounds.plan import PLANS
+from benchmarks.rounds.record import run_of
 from daemon.tools.console.progress import minutes
 from schemas.checking.dsn import Backend
 from tests.benchmarks.report.test_html import Reader
@@ -130,6 +129,7 @@ class TestTimeLeft:
         }
         assert expected(plan, [Backend.MYSQL], None)["load"].steps == 0
         assert expected(plan, [Backend.MYSQL], None)["outages"].steps == 0
+        assert expected(plan, [Backend.MONGODB], "throughput")["throughput"].steps > 0
         assert expected(PLANS["short"], backends, None)["page"].steps == 0
         assert expected(PLANS["short"], backends, "page")["page"].steps > 0
         assert expected(PLANS["short"], backends, None)["conditions"].steps == 0
@@ -324,7 +324,7 @@ async def test_it_measures_a_server_and_leaves_nothing_in_it(
     )
     assert from_kept.returncode == 0, from_kept.stderr
     assert again.read_text() == report.read_text()
-    assert "**Throughput, PostgreSQL" in Path(f"{again}.md").read_text()  # noqa: ASYNC240
+    assert "**Ways on PostgreSQL" in Path(f"{again}.md").read_text()  # noqa: ASYNC240
 
 
 @pytest.mark.slow

@@ -8,8 +8,7 @@ import pytest
 
 from backends import open_conditions_store
 from backends.conditions.base import ConditionsStore
-from benchmarks.conditions.designs import make_designs, sizes
-from benchmarks.conditions.floating import rounded
+from benchmarks.conditions.measure import make_designs, rounded, sizes
 from benchmarks.conditions.reading import WrongAnswer, checked, reader, rows_of
 from benchmarks.conditions.scenarios import SCENARIOS, load, random_keys
 from benchmarks.conditions.strategies import MEMORY, STRATEGIES, Row, connect, plan_of

@@ -1,5 +1,4 @@
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,8 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from benchmarks.interference.report.dose import dose_response
-from benchmarks.interference.report.timeline import panels
+from benchmarks.interference.report import doses, timeline
 from benchmarks.interference.statistics.analysis import _crossing, analysed
 from benchmarks.interference.statistics.estimate import (
     against_neighbours,
@@ -22,6 +20,7 @@ from benchmarks.interference.statistics.estimate import (
     independent,
 )
 from benchmarks.interference.statistics.verdicts import TOO_WIDE, verdict
+from benchmarks.report.chart import drawing
 from daemon.workloads.interference.archive import summary_of
 from daemon.workloads.interference.blocks import dealt, planned, seconds_of, staffed
 from daemon.workloads.interference.command_line import command_of, experiment_of, workload_of, workload_words
@@ -352,9 +351,10 @@ def test_a_dose_whose_backlog_never_went_away_is_not_passed_over() -> None:
 def test_a_block_that_is_left_out_is_in_no_mark_of_the_report() -> None:
     record = made_record(Experiment(workloads=(SCAN,), pairs=2), noise=0.0)
     slow = changed(record, lambda b: {"p99_ms": 5000.0, "drained": False} if b.number == 3 else {})
-    drawn = panels(slow.model_copy(update={"result": analysed(slow)}))
-    assert "median of the blocks of A: 8.00 ms" in drawn
-    assert "p99 ×" not in drawn  # both blocks of B are next to it
+    (drawn,) = timeline(slow.model_copy(update={"result": analysed(slow)}))
+    titles = [title for panel in drawn.panels for series in panel.series for title in series.titles]
+    assert "median of the blocks of A: 8.00 ms" in titles
+    assert not [title for title in titles if "p99 ×" in title]  # both blocks of B are next to it
     assert summary_of(slow, {}).blocks == 4
 
 
@@ -503,7 +503,9 @@ def test_the_report_is_one_file_without_scripts_and_escapes_what_servers_say(tmp
     for never in ("<script", "http:", "https:", "Client:<x>", "<of>"):
         assert never not in html
     assert "a processor &lt;of&gt; no make" in html
-    assert html.count('class="band"') == 12 * 3  # each block of B in the panels of p99, rate and readers
+    assert (
+        html.count('class="band teal"') - 1 == 12 * 3
+    )  # each block of B in the panels of p99, rate and readers, beside the key
     assert json.loads(kept.read_text())["result"]["doses"][0]["readers"] == 0
 
 
@@ -515,11 +517,10 @@ def test_a_crossing_beyond_the_points_has_its_place_in_the_plot() -> None:
     result = analysed(stalled)
     assert (result.crossing, [dose.readers for dose in result.doses]) == (40, [0, 1, 2])
 
-    drawn = dose_response(stalled.model_copy(update={"result": result}))
+    drawn = drawing(doses(stalled.model_copy(update={"result": result}))[0]).plots[0].shapes
 
-    (crossing,) = re.findall(r'd="M([\d.]+) [\d.]+V100" class="budget"', drawn)
-    last = re.findall(r'd="M([\d.]+) [\d.]+h0" class="point p99"', drawn)[-1]
-    assert float(last) < float(crossing) / 5  # 2 readers and 40, on one axis
+    places = {shape.style: float(shape.d[1:].split()[0]) for shape in drawn}
+    assert places["point orange"] < places["at red"] / 5  # 2 readers and 40, on one axis
 
 
 def test_what_is_no_record_is_told_in_one_line(tmp_path: Path) -> None:

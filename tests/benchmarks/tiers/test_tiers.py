@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from backends.sql.tables import group_tables
 from benchmarks.load.workload import GROUP
-from benchmarks.report.verdict import Verdict
+from benchmarks.report.findings import Verdict
+from benchmarks.report.render import render, text
+from benchmarks.tiers.figures import block_ratio
 from benchmarks.tiers.parts.planning import questions
 from benchmarks.tiers.parts.queries import ids
 from benchmarks.tiers.plan import (
@@ -36,12 +38,8 @@ from benchmarks.tiers.plan import (
     predicted,
 )
 from benchmarks.tiers.record import Asked, Block, Disk, Moved, Planned, Record, Searched, Size
-from benchmarks.tiers.report.docs import BEGIN, END, WIDTH, with_figures
-from benchmarks.tiers.report.figures import block_ratio
-from benchmarks.tiers.report.findings import findings
-from benchmarks.tiers.report.html import page
-from benchmarks.tiers.report.markdown import text
-from benchmarks.tiers.run import MEASURED, main
+from benchmarks.tiers.report import findings, report
+from benchmarks.tiers.run import BEGIN, END, MEASURED, WIDTH, main, with_figures
 from benchmarks.tiers.slow_disk import shimmed, throttled
 from benchmarks.tiers.slow_disk.choice import LOOP, SHIM, NoSlowDisk, chosen, slow_disk
 from benchmarks.tiers.slow_disk.probe import measured
@@ -366,7 +364,7 @@ class TestReport:
             blocks=[block(k, 10.0) for k in range(5)],
             planned=[planned("everything", 1.5)],
         )
-        written, page_ = text(found), page(found)
+        written, page_ = text(report(found)), render(report(found))
         for words in ("1,590", "60,270", "python -m benchmarks.tiers.run --only movers", "everything"):
             assert words in written
             assert words in page_

@@ -1,1 +1,0 @@
-"""Conditions in the report: `findings` are the paper's, with verdicts, and `tables` the figures."""
