@@ -101,13 +101,12 @@ class Pipeline:
             settled=self._settled,
             availability_changed=availability_changed,
             superseded=superseded,
-            placed=self._placed,
+            placed=self._assembly.note_placed,
             lost_before=lambda readings: self.note_lost(readings, "database"),
             found=recovered.position,
             journal=recovered.id,
             formerly=recovered.formerly,
             formerly_upto=recovered.reach,
-            tail=recovered.tail,
             writing=writing,
             dropped=self.dropped,
         )
@@ -315,6 +314,11 @@ class Pipeline:
         """The run of an epoch that is over: it can be announced no more. None of any other."""
         return self._assembly.ended(epoch)
 
+    @property
+    def begun(self) -> int:
+        """The newest run that has a trigger; 0 where there is none."""
+        return self._assembly.begun
+
     @fail_stop()
     def announce_run(self, epoch: int) -> int | None:
         """The timing system was restarted, and has this epoch now; 0 where nobody knows it.
@@ -391,12 +395,6 @@ class Pipeline:
         self._note_recovered()
         self._assembly.receipts.committed(blocks)
         self._report_settled()
-
-    def _placed(self, run: int, triggers: Array, are_new: bool) -> Array:
-        # Once it has ended assembly gives out no ledger rows any more, but says what it has found out before.
-        skipped = self._assembly.take_placed(run, triggers, are_new=are_new and not self._has_ended)
-        self._handle([], rearm=not self._has_ended)  # it may have some to give out now
-        return skipped
 
     def _note_recovered(self) -> None:
         """Let on what the journal held at the start as soon as that is safe."""

@@ -1,6 +1,6 @@
 """The placer: readings set aside as older than the window, or as doubtful, go where the database says."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,6 @@ from daemon.pipeline.assembly.reading_set import ReadingSet
 from daemon.pipeline.backlog import Waiting
 from daemon.pipeline.closed_blocks import merge
 from daemon.pipeline.dropped import DroppedPeriods
-from daemon.pipeline.gaps import with_gaps
 from daemon.pipeline.placing import (
     TRIGGERS_AT_ONCE,
     Placed,
@@ -29,9 +28,15 @@ from daemon.pipeline.placing import (
 )
 from schemas.batch import Aside, ClosedBlock
 from schemas.ledger import ledger_dtype, own_rows
-from schemas.queries import LedgerNeighbours, LedgerRows, LedgerTail, TriggersReadings
+from schemas.queries import LedgerRows, TriggersReadings
 from schemas.readings import Array, InstrumentGroup, join
 from schemas.states import AsideReason
+
+BLOCKS_TOGETHER = 64
+"""Blocks committed together at most where one has readings to be placed: each of these looks through those before."""
+
+READINGS_TOGETHER = 8192
+"""The same of readings to be placed: a database has little time for a transaction."""
 
 PLACE = ["trigger", "instrument"]
 """Where a reading of a run belongs."""
@@ -50,19 +55,18 @@ class _Found:
     left: Mapping[AsideReason, Array]
 
 
-Asked = LedgerRows | LedgerNeighbours | LedgerTail | TriggersReadings
+Asked = LedgerRows | TriggersReadings
 Ask = Callable[[Asked], Awaitable[Array]]
 ReadRejected = Callable[[int, Array], Awaitable[list[ClosedBlock]]]
-NotePlaced = Callable[[int, Array, bool], Array]
+NotePlaced = Callable[[int, Array], int]
 
 
 class Placer:
     """Places the readings of one group.
 
     ask: asks the store, for as long as it takes. rejected: reads the dead letters of triggers of a run, in the order in
-    which they were kept. note: told run and triggers, ascending, that the database is to have, and whether these are
-    new to it; returns how many numbers were skipped right before each, -1 where that is not known. dropped: what of the
-    group is stored no more.
+    which they were kept. note: called with a run and triggers, ascending, that are new to the database; returns the
+    epoch of the run, 0 where it is not known. dropped: what of the group is stored no more.
     """
 
     def __init__(
@@ -83,14 +87,13 @@ class Placer:
         self._dropped = dropped
         self._nothing = Aside.of(np.empty(0, group.record), 0, AsideReason.OLDER)
 
-    async def with_placed(self, last: Waiting, letters: Array) -> Waiting:
+    async def with_placed(self, last: Waiting, before: Sequence[ClosedBlock], letters: Array) -> Waiting:
         """A block with what of it is set aside for a known run in its triggers, late ones included.
 
-        letters: readings of the block that are dead letters already, and stay that: it has come before, and the
-        database had something else in their places then. Record dtype, shape (n,).
+        before: blocks that are committed with it, or earlier, in their order. letters: readings of the block that are
+        dead letters already, and stay that: it has come before, and the database had something else in their places
+        then. Record dtype, shape (n,).
         """
-        if not _is_to_place(last):
-            return last
         chosen = to_place(last.block)
         aside = self._nothing if last.block.aside is None else last.block.aside[chosen]
         told = np.empty(0, ledger_dtype(self._group.size)) if last.told is None else last.told
@@ -101,7 +104,7 @@ class Placer:
         for run in np.union1d(aside.run, told["run"]).tolist():
             mine = np.flatnonzero((aside.run == run) & ~are_letters)
             found = await self._place(
-                run, aside.readings[mine], last.block, told[told["run"] == run], compared=compared[mine]
+                run, aside.readings[mine], [*before, last.block], told[told["run"] == run], compared=compared[mine]
             )
             parts.append(found.block)
             doubles += int(np.count_nonzero(found.double))
@@ -119,39 +122,45 @@ class Placer:
         )
         return replace(last, block=block, readings=readings_in(block), placed=placed)
 
-    async def _place(self, run: int, aside: Array, within: ClosedBlock, told: Array, *, compared: Array) -> "_Found":
+    async def _place(
+        self, run: int, aside: Array, within: Sequence[ClosedBlock], told: Array, *, compared: Array
+    ) -> "_Found":
         """Place readings of one run.
 
-        aside: the readings, record dtype, shape (n,). within: the block that they are committed with, whose own rows
-        are newer. told: see `Waiting`; of this run. compared: which are doubles only if the same is there; bool, shape
-        (n,).
+        aside: the readings, record dtype, shape (n,). within: the blocks that they are committed with, whose rows are
+        newer than the database's. told: see `Waiting`; of this run. compared: which are doubles only if the same is
+        there; bool, shape (n,).
         """
         triggers = np.union1d(aside["trigger"], told["trigger"])
         # Before the database is asked: what is no dead letter any more by then is there.
         rejected = await self._read_rejected(run, triggers)
-        rows = with_letters(await self._rows(run, triggers), run, rejected, self._clock.now())
+        there = await self._rows(run, np.union1d(triggers, triggers - 1))
+        rows = there[np.isin(there["trigger"], triggers)]
+        rows = with_letters(rows, run, rejected, self._clock.now())
         rows = with_rows_of(within, run, triggers, rows)
-        gone, there = are_dropped(rows, aside, self._dropped.have)
+        gone, double = are_dropped(rows, aside, self._dropped.have)
         # Assembly has put it there once, which may take more than its time to prove.
         belong = np.isin(aside["trigger"], told["trigger"])
-        double, odd = there.copy(), np.zeros(len(aside), bool)
+        was_there, odd = double.copy(), np.zeros(len(aside), bool)
         block, double[~gone], odd[~gone] = place(
             self._group, run, aside[~gone], rows, self._clock.now(), belong=belong[~gone]
         )
         if block.triggers:
-            block.ledger["skipped"] = self._note_placed(run, block.ledger["trigger"], True)
-        block = self._counted(run, block, rows, told)
-        if block.triggers:
-            block = await with_gaps(block, within, self._neighbours)
+            below = block.ledger["trigger"] - 1
+            block.ledger["skipped"] = ~np.isin(below, with_rows_of([*within, block], run, below, there)["trigger"])
+            epoch = self._note_placed(run, block.ledger["trigger"])
+            if epoch:
+                block.ledger["epoch"] = epoch
+        block = with_counts(block, rows, _duplicates(rows, told))
         # As the rows are with these: what was missing may make a trigger span more than a moment.
-        vague = are_vague(with_rows_of(block, run, triggers, rows), aside)
+        vague = are_vague(with_rows_of([block], run, triggers, rows), aside)
         # With what was dropped nothing can be compared any more.
         other = double & (compared | vague) & ~gone
         if other.any():
-            stored = await self._there(run, aside[other], [*rejected, within, block])
+            stored = await self._there(run, aside[other], [*rejected, *within, block])
             # Asked after that: a period is told before any of it is reduced.
             other[other] = self._are_others(aside[other], stored, self._have_less(rows, aside[other]))
-        left = {AsideReason.AMBIGUOUS: odd, AsideReason.CONFLICT: other, AsideReason.DROPPED: gone & ~there}
+        left = {AsideReason.AMBIGUOUS: odd, AsideReason.CONFLICT: other, AsideReason.DROPPED: gone & ~was_there}
         return _Found(block=block, double=double & ~other, left=left)
 
     async def _rows(self, run: int, triggers: Array) -> Array:
@@ -159,15 +168,6 @@ class Placer:
         rows = [np.empty(0, ledger_dtype(self._group.size))]
         rows += [await self._ask(LedgerRows(group=self._group, run=run, triggers=some)) for some in _some(triggers)]
         return own_rows(rows, self._group.size)
-
-    def _counted(self, run: int, block: ClosedBlock, rows: Array, told: Array) -> ClosedBlock:
-        """What is placed, with what assembly counted, then and since, of the triggers that are there."""
-        skipped = np.full(len(rows), -1)
-        duplicates = np.full(len(rows), -1)
-        _, there, of = np.intersect1d(rows["trigger"], told["trigger"], assume_unique=True, return_indices=True)
-        skipped[there], duplicates[there] = told["skipped"][of], told["duplicates"][of]
-        known = self._note_placed(run, rows["trigger"], False)
-        return with_counts(block, rows, np.where(known < 0, skipped, known), duplicates)
 
     async def _there(self, run: int, readings: Array, blocks: list[ClosedBlock]) -> Array:
         """What the database has, or gets with these blocks, of the triggers of readings of a run; see `comparable`."""
@@ -195,9 +195,13 @@ class Placer:
             others &= ~less | np.isin(readings[PLACE], there[PLACE])
         return others
 
-    async def _neighbours(self, run: int, trigger: int) -> Array:
-        rows = await self._ask(LedgerNeighbours(group=self._group, run=run, trigger=trigger))
-        return own_rows([rows], self._group.size)
+
+def _duplicates(rows: Array, told: Array) -> Array:
+    """Doubles that assembly counted, then and since, of the triggers of ledger rows; -1 where nothing is known."""
+    duplicates = np.full(len(rows), -1)
+    _, there, of = np.intersect1d(rows["trigger"], told["trigger"], assume_unique=True, return_indices=True)
+    duplicates[there] = told["duplicates"][of]
+    return duplicates
 
 
 def _some(triggers: Array) -> list[tuple[int, ...]]:
@@ -206,19 +210,22 @@ def _some(triggers: Array) -> list[tuple[int, ...]]:
     return [tuple(triggers[start : start + TRIGGERS_AT_ONCE].tolist()) for start in starts]
 
 
-def _is_to_place(waiting: Waiting) -> bool:
+def is_to_place(waiting: Waiting) -> bool:
+    """True where the ledger of the database has to be asked about readings of a block, or about counts."""
     return waiting.told is not None or bool(to_place(waiting.block).any())
 
 
 def apart(blocks: list[Waiting]) -> list[list[Waiting]]:
-    """Blocks to commit together: one with readings to be placed, or with counts, is alone.
-
-    What it finds in the ledger must not lack what comes before it.
-    """
+    """Blocks to commit together: at most so many where the ledger has to be asked."""
     parts: list[list[Waiting]] = [[]]
+    asks, readings = False, 0
     for waiting in blocks:
-        if _is_to_place(waiting):
-            parts += [[waiting], []]
-        else:
-            parts[-1].append(waiting)
-    return [part for part in parts if part]
+        more = int(np.count_nonzero(to_place(waiting.block)))
+        is_asked = bool(more) or waiting.told is not None
+        is_full = len(parts[-1]) >= BLOCKS_TOGETHER or readings + more > READINGS_TOGETHER
+        if parts[-1] and is_full and (asks or is_asked):
+            parts, asks, readings = [*parts, []], False, 0
+        asks |= is_asked
+        readings += more
+        parts[-1].append(waiting)
+    return parts

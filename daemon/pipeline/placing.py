@@ -174,17 +174,16 @@ def comparable(readings: Array, record: np.dtype[Any]) -> Array:
     return out
 
 
-def with_counts(block: ClosedBlock, rows: Array, skipped: Array, duplicates: Array) -> ClosedBlock:
-    """What is placed of one run, with these counts in its revised rows, and with those that change by nothing else.
+def with_counts(block: ClosedBlock, rows: Array, duplicates: Array) -> ClosedBlock:
+    """What is placed of one run, with doubles in its revised rows, and with those that change by nothing else.
 
-    rows: of triggers that are there, as in `place`. skipped, duplicates: of each, int64, shape (rows,); -1 where
-    nothing is known but what the row says.
+    rows: of triggers that are there, as in `place`. duplicates: of each, int64, shape (rows,); -1 where nothing is
+    known but what the row says.
     """
     newest = rows.copy()
     newest[np.searchsorted(rows["trigger"], block.revised["trigger"])] = block.revised
     is_revised = np.isin(rows["trigger"], block.revised["trigger"])
     counted = newest.copy()
-    counted["skipped"] = np.where(skipped < 0, newest["skipped"], skipped)
     counted["duplicates"] = np.maximum(newest["duplicates"], duplicates)
     chosen = is_revised | (counted != newest)
     index = np.cumsum(chosen) - 1
@@ -209,9 +208,9 @@ def with_letters(rows: Array, run: int, letters: Sequence[ClosedBlock], now: Ins
     return every
 
 
-def with_rows_of(block: ClosedBlock, run: int, triggers: Array, rows: Array) -> Array:
-    """Ledger rows of the database, ascending, with those in their place that a block has of these triggers of a run."""
-    own = np.concatenate([block.ledger, block.revised])
+def with_rows_of(blocks: Sequence[ClosedBlock], run: int, triggers: Array, rows: Array) -> Array:
+    """Ledger rows of the database, ascending, with those in their place that blocks have of these triggers of a run."""
+    own = np.concatenate([rows[:0], *(part for block in blocks for part in (block.ledger, block.revised))])
     own = own[(own["run"] == run) & np.isin(own["trigger"], triggers)]
     if not len(own):
         return rows

@@ -60,11 +60,10 @@ def _note_late(rows: Array, closed_in: Array, blocks: Sequence[ClosedBlock]) -> 
 
 
 def _note_counts(rows: Array, closed_in: Array, blocks: Sequence[ClosedBlock]) -> None:
-    """Note what revised rows say beside the readings: doubles, numbers that are skipped, and times."""
+    """Note what revised rows say beside the readings: doubles, and times."""
     parts = [block.revised for block in blocks]
     at, is_there = _find(rows, closed_in, parts)
     revised = np.concatenate([rows[:0], *parts])[is_there]
-    rows["skipped"][at] = revised["skipped"]
     np.minimum.at(rows["first_ns"], at, revised["first_ns"])
     for name in ("last_ns", "last_received_ns", "duplicates"):
         np.maximum.at(rows[name], at, revised[name])

@@ -17,9 +17,10 @@ import daemon.web.backoff as backoff_module
 from backends.base import OtherJournal, StoreUnavailable
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
+from daemon.pipeline.announced import AnnouncedRuns
 from daemon.pipeline.assembly import Joined
 from daemon.pipeline.assembly.sessions import ALL
-from daemon.pipeline.closed_blocks import ASIDE, readings_of
+from daemon.pipeline.closed_blocks import readings_of
 from daemon.pipeline.dead_letters import DeadLetters, Letter, folder_of
 from daemon.pipeline.dead_letters.marks import DISCARDED
 from daemon.pipeline.intake import Intake, open_intake
@@ -116,8 +117,9 @@ class SimulatedDaemon:
     """A daemon from its start to its end.
 
     stop: set to end it in order. joined: called with a session and how many of its readings the daemon calls lost.
-    began: called with how many readings it says that the database lost while no daemon ran. discarding: called with the
-    dead letters that it is about to throw away. discarded: called with how many readings it says that it threw away.
+    announced: called when a restart was announced. began: called with how many readings it says that the database lost
+    while no daemon ran. discarding: called with the dead letters that it is about to throw away. discarded: called with
+    how many readings it says that it threw away.
     """
 
     def __init__(
@@ -129,15 +131,18 @@ class SimulatedDaemon:
         network: Network,
         outside: Outside,
         joined: Callable[[int, int], None],
+        announced: Callable[[], None],
         began: Callable[[int], None],
         discarding: Callable[[Sequence[Letter]], None],
         discarded: Callable[[int], None],
     ) -> None:
-        self._note_joined, self._note_began = joined, began
+        self._note_joined, self._note_announced, self._note_began = joined, announced, began
         self._note_discarding, self._note_discarded = discarding, discarded
         self.stop = asyncio.Event()
         self.events = Events()
         self.pipeline: Pipeline | None = None
+        self._announced = AnnouncedRuns(STATE, outside, self.events)
+        self._intake: Intake | None = None
         self.is_serving = False
         self._is_superseded = self._is_listening = False
         self._committing: list[asyncio.Task[None]] = []
@@ -150,7 +155,11 @@ class SimulatedDaemon:
         self._outside.disk.make_folder(STATE)
         self._outside.disk.sync_folder(STATE.parent)
         self._outside.disk.lock(STATE / "lock")
-        intake = await open_intake(self._group, self._config, STATE, self.events, outside=self._outside)
+        await self._announced.load()
+        after = self._announced.last_record("bpm")
+        intake = self._intake = await open_intake(
+            self._group, self._config, STATE, self.events, outside=self._outside, after_record=after
+        )
         intake.start()
         source = TcpSource(
             self._config.sources[0],
@@ -203,7 +212,7 @@ class SimulatedDaemon:
         pipeline.take_again(recovered.again)
         pipeline.note_risk(self._settings.risk_ms)
         self._committing.append(tasks.create_task(pipeline.run()))
-        await intake.catch_up(pipeline)
+        await intake.catch_up(pipeline, self._announced)
         if not self._is_listening:
             await self._listen(source)
         self.is_serving = True
@@ -293,10 +302,15 @@ class SimulatedDaemon:
             except OSError:
                 return
 
-    def announce(self, epoch: int) -> None:
+    async def announce(self, epoch: int) -> None:
         """Announce a restart, as the API does; an epoch that is over is refused there."""
-        if self.pipeline is not None and self.is_serving and self.pipeline.ended(epoch) is None:
-            self.pipeline.announce_run(epoch)
+        if self._intake is None or (self.pipeline is not None and self.pipeline.ended(epoch) is not None):
+            return
+        try:
+            await self._announced.announce(epoch, {"bpm": self._intake})
+        except OSError:
+            return
+        self._note_announced()
 
     @property
     def waits_for_nothing(self) -> bool:
@@ -321,10 +335,8 @@ def _reader_of(drive: Drive, loop: VirtualLoop) -> Outside:
     return outside_of(loop, drive, Life("reader"), random.Random(1))
 
 
-def dead_letters_on(
-    group: InstrumentGroup, drive: Drive, loop: VirtualLoop, retried: JournalPosition
-) -> tuple[Counter[int], set[tuple[int, int]]]:
-    """How often each reading is among the dead letters of a drive, and the triggers that were rejected.
+def dead_letters_on(group: InstrumentGroup, drive: Drive, loop: VirtualLoop, retried: JournalPosition) -> Counter[int]:
+    """How often each reading is among the dead letters of a drive.
 
     retried: up to where the database has those that were retried. A daemon that starts is told so, too: on a full disk
     it may be noted nowhere else.
@@ -332,7 +344,6 @@ def dead_letters_on(
     letters = DeadLetters(folder_of(STATE, group.name), group, _reader_of(drive, loop))
     letters.open(retried=retried)
     found: Counter[int] = Counter()
-    rejected = {letter.key for letter in letters.pending if letter.key[0] != ASIDE}
     for letter in letters.pending:
         found.update(marks_in(letters.read(letter)))
-    return found, rejected
+    return found

@@ -25,8 +25,8 @@ class Inode:
     """A file. data: as it is read now. durable: as it is on the medium.
 
     dirty: sectors that were written and not synced since. unreadable: those that the disk reads no more, which are read
-    as zeros (`daemon.core.outside.Disk.read`). doubtful: sectors that a failed sync has marked clean: no
-    later sync writes them.
+    as zeros (`daemon.core.outside.Disk.read`), until it puts what is written there elsewhere. doubtful: sectors that a
+    failed sync has marked clean: no later sync writes them.
     """
 
     data: bytearray = field(default_factory=bytearray)
@@ -54,6 +54,7 @@ class Inode:
         touched = range(at // SECTOR, -(-(at + len(data)) // SECTOR))
         self.dirty.update(touched)
         self.doubtful.difference_update(touched)
+        self.unreadable.difference_update(touched)
 
     def truncate(self, size: int) -> None:
         del self.data[size:]

@@ -42,8 +42,6 @@ class Mutant:
     mix: str = MIXES[0]
 
 
-UNFIT_GAPS = "commit gaps that cover what is committed"
-UNKNOWN_GAPS = "place below a row whose gap ends above it without a gap"
 UNCOMPARED = "take what was late for a double of what is in its place without comparing them"
 VAGUE = "believe a time that two runs of a trigger have between them"
 
@@ -250,7 +248,7 @@ MUTANTS = (
     Mutant(
         name="believe a revised row over what the database lost",
         file="daemon/pipeline/revising.py",
-        text='    rows["skipped"][at] = revised["skipped"]\n',
+        text='    np.minimum.at(rows["first_ns"], at, revised["first_ns"])\n',
         to="    rows[at] = revised\n",
         plan="a-revised-row-over-what-the-database-lost",
     ),
@@ -267,7 +265,6 @@ MUTANTS = (
         text="    newest, is_whole = journal.read_last(2 * max(written_with.window, LEAST_WINDOW))\n",
         to="    newest, is_whole = journal.read_last(written_with.window)[0], True\n",
         plan="closed-out-of-order-in-the-journal",
-        also=UNFIT_GAPS,
     ),
     Mutant(
         name="forget what was set aside before it is taken again",
@@ -289,22 +286,6 @@ MUTANTS = (
         text=" and not self._is_doubted[column]:\n",
         to=":\n",
         plan="taken-again-before-its-sender-came-back",
-    ),
-    Mutant(
-        name="drop what the journal's last blocks count",
-        file="daemon/pipeline/committer/committer.py",
-        text="told=waiting.block.revised)",
-        to="told=waiting.block.revised[:0])",
-        plan="a-gap-that-the-journals-last-block-fills",
-        also=UNFIT_GAPS,
-    ),
-    Mutant(
-        name="forget a gap with the row that has it",
-        file="daemon/pipeline/assembly/window.py",
-        text="        for place in places[self._counting[places]].tolist():\n",
-        to="        for place in ():\n",
-        plan="gap-of-a-row-that-is-being-placed",
-        also=UNFIT_GAPS,
     ),
     Mutant(
         name="do not know the dead letters of a journal that took another id",
@@ -399,24 +380,11 @@ MUTANTS = (
         plan="committed-without-saying-so-then-rejected",
     ),
     Mutant(
-        name="forget at the end which gaps were found",
-        file="daemon/pipeline/pipeline.py",
-        text="        skipped = self._assembly.take_placed(run, triggers, are_new=are_new and not self._has_ended)\n",
-        to=(
-            "        if self._has_ended:\n"
-            "            return np.full(len(triggers), -1, np.int64)\n"
-            "        skipped = self._assembly.take_placed(run, triggers, are_new=are_new)\n"
-        ),
-        plan="gap-of-what-is-placed-after-the-end",
-        also=UNKNOWN_GAPS,
-    ),
-    Mutant(
         name="open a trigger in the place of a newer one",
         file="daemon/pipeline/assembly/triggers.py",
-        text="        new = new[~run.window.are_behind(new)]\n",
-        to="",
+        text="each_in_its_place(new[~run.window.are_behind(new)])",
+        to="each_in_its_place(new)",
         plan="a-window-behind-what-another-host-closed",
-        also=UNFIT_GAPS,
     ),
     Mutant(
         name="take for kept in the log what is dropped as settled before the switch",
@@ -440,44 +408,11 @@ MUTANTS = (
         plan="two-runs-in-a-trigger-without-an-epoch",
     ),
     Mutant(
-        name="look into the database for those gaps alone of which assembly knows nothing",
-        file="daemon/pipeline/gaps.py",
-        text="        if not gaps.is_above_known(trigger):\n",
-        to="        if skipped >= 0:\n            continue\n        if not gaps.is_above_known(trigger):\n",
-        plan="the-gap-of-a-row-that-was-forgotten",
-        also=UNFIT_GAPS,
-    ),
-    Mutant(
         name="compare what came twice with a trigger as it was before the block",
         file="daemon/pipeline/assembly/triggers.py",
         text="            run.window.span(block[keep])",
         to="            pass",
         plan="a-late-reading-and-one-of-the-next-run",
-    ),
-    Mutant(
-        name="start without the numbers that are still to be placed",
-        file="daemon/pipeline/assembly/open_run.py",
-        text="            self.window.place(trigger)\n",
-        to="            pass\n",
-        plan="a-gap-over-numbers-that-are-still-to-be-placed",
-        also=UNFIT_GAPS,
-    ),
-    Mutant(
-        name="place above all that the database has without a gap",
-        file="daemon/pipeline/gaps.py",
-        text="return 0 if below is None else trigger - below - 1",
-        to="return 0",
-        plan="a-gap-above-all-that-the-database-has",
-    ),
-    Mutant(
-        name=UNKNOWN_GAPS,
-        file="daemon/pipeline/gaps.py",
-        text="        if above is None or (before < 0 and below is not None):\n",
-        to=(
-            "        if above is not None and before < 0 and below is not None:\n            return 0\n"
-            "        if above is None:\n"
-        ),
-        plan="placed-below-a-row-whose-gap-ends-above-it",
     ),
     Mutant(
         name="start without what came late for a trigger that was discarded",
@@ -494,13 +429,6 @@ MUTANTS = (
         plan="a-doubt-that-cannot-be-noted",
     ),
     Mutant(
-        name=UNFIT_GAPS,
-        file="daemon/pipeline/committer/committer.py",
-        text="self._commit(await self._fitting(await self._placed(together)))",
-        to="self._commit(await self._placed(together))",
-        plan="closed-rows-behind-one-that-was-placed",
-    ),
-    Mutant(
         name="forget which run has what may have come before",
         file="daemon/pipeline/assembly/routing.py",
         text="            before[again] |= run.window.has(block[again])\n",
@@ -508,9 +436,23 @@ MUTANTS = (
         plan="half-of-the-instruments-begin-again-below-the-first",
     ),
     Mutant(
+        name="open two triggers of a block in one place",
+        file="daemon/pipeline/assembly/triggers.py",
+        text="run.window.each_in_its_place(new[~run.window.are_behind(new)])",
+        to="new[~run.window.are_behind(new)]",
+        plan="two-of-a-block-a-window-apart",
+    ),
+    Mutant(
+        name="number a run on from those that are open",
+        file="daemon/pipeline/assembly/open_runs.py",
+        text="max([self._forgotten, self._highest,",
+        to="max([self._highest,",
+        plan="restarted-after-going-back-to-a-run",
+    ),
+    Mutant(
         name="set aside what was compared while the database fell back",
         file="daemon/pipeline/committer/committer.py",
-        text="            await self._transactions.rehearse([nothing_of(last.block)], [last])\n",
+        text="            await self._transactions.rehearse([nothing_of(waiting.block)], [waiting])\n",
         to="            pass\n",
         plan="compared-while-the-database-fell-back",
     ),
@@ -625,6 +567,38 @@ MUTANTS = (
         text="    if _ends and not _is_of(error, errors):\n",
         to="    if False:\n",
         seed=3,
+        mix=RESTARTS,
+    ),
+    Mutant(
+        name="forget an announced restart at a start",
+        file="daemon/pipeline/announced.py",
+        text="            if after_run is None or begun <= after_run:\n",
+        to="            if False:\n",
+        seed=50005,
+        mix=RESTARTS,
+    ),
+    Mutant(
+        name="follow an announced restart at each start",
+        file="daemon/pipeline/announced.py",
+        text="            if after_run is None or begun <= after_run:\n",
+        to="            if True:\n",
+        seed=50003,
+        mix=RESTARTS,
+    ),
+    Mutant(
+        name="announce a restart behind all that the intake's log has",
+        file="daemon/pipeline/intake/catching_up.py",
+        text="                while received.number > announced.next_place(self._group):\n",
+        to="                while False:\n",
+        seed=50007,
+        mix=RESTARTS,
+    ),
+    Mutant(
+        name="number the records of an empty intake's log from 1 on behind an announcement",
+        file="daemon/pipeline/intake/opening.py",
+        text="        log.next = max(log.next, after_record + 1)\n",
+        to="        pass\n",
+        seed=50031,
         mix=RESTARTS,
     ),
 )

@@ -46,7 +46,8 @@ class Oracle:
     epoch. may_be_lost: marks that no promise
     covers any more, by what was done to the database, or to their sender. taken_back: what the database has had, and
     lost. older_database: it was put back, and knows less of sessions. has_moved: there were daemons on several hosts.
-    stored_from: by mark, the host whose daemon committed it last.
+    stored_from: by mark, the host whose daemon committed it last. announced: the starts of the timing system that were
+    announced between the last acknowledgement of a reading before and the first reading.
     """
 
     settings: Settings
@@ -62,6 +63,7 @@ class Oracle:
     has_moved: bool = False
     taken_back: set[int] = field(default_factory=set)
     stored_from: dict[int, int] = field(default_factory=dict)
+    announced: set[int] = field(default_factory=set)
     acknowledged: dict[int, tuple[int, int]] = field(default_factory=dict)  # by crate: its start, and so many readings
 
     def find(self, kind: str, text: str) -> None:
@@ -167,6 +169,14 @@ class Oracle:
         if declared != len(thrown_away):
             self.find("what was discarded is other", f"{declared}, and {len(thrown_away)} were there")
 
+    def see_announced(self) -> None:
+        """A daemon says that the restart was announced."""
+        is_settled = all(
+            not crate.waiting and self.acknowledged_of(crate) == len(crate.streams[-1]) for crate in self.machine.crates
+        )
+        if is_settled and all(reading.start < self.machine.start for reading in self.machine.readings.values()):
+            self.announced.add(self.machine.start)
+
     def see_taken_back(self, marks: Iterable[int], *, for_good: bool) -> None:
         """The database lost these again; for_good: nobody promised that they would come back."""
         self.taken_back.update(marks)
@@ -176,19 +186,15 @@ class Oracle:
 
     # --- at the end ---------------------------------------------------------------------------------------------
 
-    def see_end(self, dead_of: Sequence[Counter[int]], rejected_of: Sequence[Collection[Key]] = ()) -> None:
-        """All is healed and drained.
-
-        dead_of: by host, how often each mark is in its dead letters. rejected_of: by host, the triggers that were
-            rejected there.
-        """
+    def see_end(self, dead_of: Sequence[Counter[int]]) -> None:
+        """All is healed and drained. dead_of: by host, how often each mark is in its dead letters."""
         (kept,) = self.store._groups.values()
         rows, ledger = kept.everything(), kept.rows()
         self._see_each_once(Counter(rows["mark"].tolist()), dead_of)
         self._see_values(rows)
         self._see_runs(rows)
         self._see_ledger(rows, ledger)
-        self._see_gaps(rows, ledger, rejected_of)
+        self._see_gaps(rows, ledger)
         self._see_account(rows, ledger, kept.positions)
 
     def _see_each_once(self, stored: Counter[int], dead_of: Sequence[Counter[int]]) -> None:
@@ -209,8 +215,8 @@ class Oracle:
             if twice:
                 self.find("stored twice", f"{len(twice)} of crate {crate.number}: {_named(twice)}")
             aside = [r for r in crate.sent if stored[r.mark] and self._is_dead_where_stored(r.mark, dead_of)]
-            # Without a time of its own, what is sent again differs from itself.
-            aside = [r for r in self._distinct(aside) if r.is_timed] if self.has_odd else aside
+            # Without a time of its own, what is sent again differs from itself; without an epoch nothing tells its run.
+            aside = [r for r in self._distinct(aside) if r.is_timed and r.odd_epoch != 0] if self.has_odd else aside
             if aside and has_session and self.settings.epochs:
                 self.find("stored and a dead letter", f"{len(aside)} of crate {crate.number}: {_named(aside)}")
 
@@ -272,18 +278,32 @@ class Oracle:
                 self.find("stored as another", f"{reading} as {row}")
 
     def _see_runs(self, rows: Array) -> None:
-        """One start of the timing system is one run. Without epochs that is a guess, and no promise."""
-        if not (self.settings.epochs):
-            return
+        """One start of the timing system is one run. Without epochs that is a guess, but where it was announced."""
         readings = self.machine.readings
         marks = zip(rows["mark"].tolist(), rows["run"].tolist(), strict=True)
         pairs = {
             (readings[mark].start, run) for mark, run in marks if mark in readings and readings[mark].odd_epoch is None
         }
+        if not self.settings.epochs:
+            self._see_announced_runs(pairs)
+            return
         for k, name in ((0, "start of the timing system in two runs"), (1, "run of two starts of the timing system")):
             for value, times in sorted(Counter(pair[k] for pair in pairs).items()):
                 if times > 1:
                     self.find(name, f"{value}: {sorted(pair for pair in pairs if pair[k] == value)}")
+
+    def _see_announced_runs(self, pairs: Collection[tuple[int, int]]) -> None:
+        """See that an announced restart began a run that no start before it has; pairs: starts and their runs."""
+        if self.older_database or self.has_odd:
+            return
+        for start in sorted(self.announced):
+            earlier = {run for before, run in pairs if before < start}
+            both = sorted(run for of, run in pairs if of == start and run in earlier)
+            if both:
+                self.find("an announced restart in the run before", f"start {start}: {both} of {sorted(pairs)}")
+            split = sorted(run for of, run in pairs if of == start)
+            if self.is_honest and len(split) > 1:
+                self.find("an announced restart in two runs", f"start {start}: {split} of {sorted(pairs)}")
 
     def _see_ledger(self, rows: Array, ledger: Array) -> None:
         instruments = self.settings.instruments
@@ -305,34 +325,31 @@ class Oracle:
             if keys:
                 self.find(name, f"{len(keys)}: {sorted(keys)[:SHOWN]}")
 
-    def _see_gaps(self, rows: Array, ledger: Array, rejected_of: Sequence[Collection[Key]]) -> None:
-        """What a row calls skipped is what lies between it and the trigger closed before it.
+    def _see_gaps(self, rows: Array, ledger: Array) -> None:
+        """A row behind a gap says that there is one, or no question finds it.
 
-        A rejected one was closed, and what was skipped below that is in the row that it took along; but a daemon knows
-        nothing of what was rejected on another host. Where what came of a trigger later was rejected, that has its
-        newer row. Of what an instrument that sends any number has alone nobody knows where it belongs.
+        What was sent, and was rejected, or lost by a disk or the database, is not skipped. Below the row that a run
+        began with nothing was missed. Of what an instrument that sends any number has alone nobody knows where it
+        belongs.
         """
         if not self.settings.epochs or self.older_database:
-            return  # what the database lost again was closed, and not skipped
-        rejected = set[Key]().union(*rejected_of)
+            return
         honest = (
             {(int(row["run"]), int(row["trigger"])) for row in rows if not self._is_odd(int(row["mark"]))}
             if self.has_odd
             else None
         )
+        sent = {reading.trigger for crate in self.machine.crates for reading in crate.sent}
         for run in np.unique(ledger["run"]).tolist():
             rows = np.sort(ledger[ledger["run"] == run], order="trigger")
+            began_ns = rows["closed_ns"].min()
             for before, row in itertools.pairwise(rows):
-                low, high, skipped = int(before["trigger"]), int(row["trigger"]), int(row["skipped"])
+                low, high = int(before["trigger"]), int(row["trigger"])
                 if honest is not None and not {(run, low), (run, high)} <= honest:
                     continue
-                closed = {low}
-                closed |= {
-                    max((trigger for of, trigger in each if of == run and low < trigger < high), default=low)
-                    for each in rejected_of
-                }
-                if (run, high) not in rejected and skipped not in {high - each - 1 for each in closed}:
-                    self.find("the gap is not what was skipped", f"run {run}, {low} to {high}: {skipped}")
+                is_behind_gap = high - low > 1 and high - 1 not in sent and row["closed_ns"] > began_ns
+                if is_behind_gap and not row["skipped"]:
+                    self.find("a gap that no question finds", f"run {run}, {low} to {high}")
 
     def _see_account(self, rows: Array, ledger: Array, positions: dict[Stream, Any]) -> None:
         readings = sum(position.readings for position in positions.values())

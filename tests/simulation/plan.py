@@ -21,6 +21,9 @@ RECEIVED = 0.3
 DARK_FROM = 1_000_000
 """In the plans of seeds from here on daemons start, and die, while the database is away."""
 
+ANNOUNCED_FROM = 50_001
+"""Of the mix of restarts, in the plans of odd seeds from here on a restart is announced as daemons die around it."""
+
 LEAVING_FROM = 100_000_000
 """In the plans of seeds from here on senders say goodbye, and others begin in their places."""
 
@@ -137,6 +140,8 @@ def draw(seed: int, protocol: Protocol = Protocol(), *, mix: str = "all") -> Pla
 
 def _with_restarts(seed: int, settings: Settings) -> Plan:
     rng = random.Random(f"{seed} restarts")
+    if seed >= ANNOUNCED_FROM and seed % 2:
+        return _with_announced(seed, settings)
     # One instrument is fewer than half of them, and a restart within the time-out leaves triggers open.
     settings = dataclasses.replace(settings, instruments=rng.randint(4, 8), timeout_ms=rng.choice((300.0, 500.0)))
     # On one host: hosts that have not seen each other's commits number the runs of odd epochs alike.
@@ -147,6 +152,31 @@ def _with_restarts(seed: int, settings: Settings) -> Plan:
         *_drawn(seed, "defects", settings, DEFECTS, 2),
         *_drawn(seed, "others", settings, others, 3),
     ]
+    return Plan(seed=seed, settings=settings, events=tuple(sorted(events, key=lambda event: event.at_s)))
+
+
+def _with_announced(seed: int, settings: Settings) -> Plan:
+    """A restart that is announced while nothing is on its way, of senders without epochs, as daemons die around it."""
+    rng = random.Random(f"{seed} announced")
+    settings = dataclasses.replace(settings, epochs=False, duration_s=10.0)
+    at_s, pause_s = rng.uniform(1.0, 3.0), rng.uniform(1.5, 2.5)
+    announced_s = at_s + rng.uniform(0.5, 0.95) * pause_s
+    first = {"first": rng.choice(("far", "far", "same", "zero")), "by": rng.randint(1, 60), "pause_s": pause_s}
+    events = [
+        Event(at_s=at_s, kind="restart_numbers", settings=first),
+        Event(at_s=announced_s, kind="announce", settings={"known": int(rng.random() < 0.2)}),
+    ]
+    if rng.random() < 0.5:
+        away = {"for_s": rng.uniform(0.2, 3.0)}
+        events.append(Event(at_s=announced_s - rng.uniform(0.05, 0.4), kind="outage", settings=away))
+    for _ in range(rng.randint(1, 4)):
+        kind = rng.choice(("kill", "kill", "cut_power", "restart"))
+        died = DAEMON[kind](rng, settings) | {"down_s": rng.choice((0.05, 0.5))}
+        events.append(Event(at_s=announced_s + rng.uniform(-0.3, 1.0), kind=kind, settings=died))
+    if rng.random() < 0.3:
+        events.append(Event(at_s=at_s, kind="clocks", settings={"off_ms": -3_600_000.0, "for_s": 30.0}))
+    others = {**NETWORK, **DISK, **STORE}
+    events += _drawn(seed, "others", settings, others, 2)
     return Plan(seed=seed, settings=settings, events=tuple(sorted(events, key=lambda event: event.at_s)))
 
 

@@ -88,6 +88,33 @@ def found(plant: Callable[[Scene], object], dead: Counter[int] | None = None) ->
         return {finding.kind for finding in scene.oracle.findings}
 
 
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_an_announced_restart_has_a_run_of_its_own_without_epochs_too(is_settled: bool) -> None:
+    """Asked where all from before it is acknowledged, and nothing from after it is there."""
+    with virtual_loop() as loop:
+        scene = Scene(loop, replace(SETTINGS, epochs=False))
+        loop.run_until_complete(scene.make())
+        machine, oracle, readings = scene.machine, scene.oracle, scene.machine.readings
+        before = {mark: reading for mark, reading in readings.items() if reading.start == 0}
+        for crate in machine.crates:
+            crate.waiting.clear()
+            crate.streams = [[reading for reading in before.values() if reading.instrument in crate.instruments]]
+            oracle.acknowledged[crate.number] = 1, len(crate.streams[-1]) - (not is_settled)
+        oracle.see_announced()
+        assert not oracle.announced
+        machine.readings = before
+        oracle.see_announced()
+        assert oracle.announced == ({1} if is_settled else set())
+        machine.readings = readings
+        oracle.see_end([Counter()])
+        assert not oracle.findings
+        rows = scene.kept.everything().copy()
+        rows["run"][rows["run"] == 2] = 1
+        scene.kept.readings = [rows]
+        oracle.see_end([Counter()])
+        assert ("an announced restart in the run before" in {each.kind for each in oracle.findings}) == is_settled
+
+
 def remove_reading(scene: Scene) -> None:
     scene.kept.readings = [scene.kept.everything()[1:]]
 
@@ -103,10 +130,6 @@ def drop_row(scene: Scene) -> None:
 
 def miscount(scene: Scene) -> None:
     scene.kept.ledger[min(scene.kept.ledger)]["arrived"] = 3
-
-
-def skip(scene: Scene) -> None:
-    scene.kept.ledger[max(scene.kept.ledger)]["skipped"] = 5
 
 
 def test_what_is_called_lost_is_compared_with_what_is_there() -> None:
@@ -139,28 +162,18 @@ def test_what_is_discarded_is_what_was_there() -> None:
         assert [finding.kind for finding in oracle.findings] == ["what was discarded is other"] * 2
 
 
-def test_a_gap_below_a_rejected_trigger_is_in_the_row_that_it_took_along() -> None:
+def test_a_row_behind_a_gap_says_that_there_is_one() -> None:
     with virtual_loop() as loop:
         scene = Scene(loop)
         loop.run_until_complete(scene.make())
-        run, low, high = 1, 1 << 20, (1 << 20) + 4
+        sent = max(reading.trigger for crate in scene.machine.crates for reading in crate.sent)
         rows = np.zeros(2, ledger_dtype(4))
-        rows["run"], rows["trigger"] = run, [low, high]
-        for skipped, rejected, is_wrong in (
-            (3, [], False),
-            (0, [], True),
-            (0, [[high - 1]], False),
-            (1, [[low + 1]], True),
-            (0, [[high]], False),
-            # Of two hosts, each knows what was rejected there.
-            (2, [[low + 1], [high - 1]], False),
-            (1, [[low + 1], [high - 1]], True),
-            (1, [[low + 1, low + 2], []], False),
-        ):
-            rows["skipped"][1] = skipped
+        rows["run"], rows["closed_ns"] = 1, [1, 2]
+        for behind, skipped, is_wrong in ((sent + 9, 3, False), (sent + 9, 0, True), (sent + 1, 0, False)):
+            rows["trigger"], rows["skipped"][1] = [sent - 5, behind], skipped
             scene.oracle.findings.clear()
-            scene.oracle._see_gaps(rows, rows, [[(run, trigger) for trigger in each] for each in rejected])
-            assert bool(scene.oracle.findings) is is_wrong, (skipped, rejected)
+            scene.oracle._see_gaps(rows, rows)
+            assert bool(scene.oracle.findings) is is_wrong, (behind, skipped)
 
 
 def test_it_finds_nothing_where_all_is_right() -> None:
@@ -173,7 +186,6 @@ def test_it_finds_nothing_where_all_is_right() -> None:
         (remove_reading, {"lost", "the ledger has it, the data does not", "the account is not the rows"}),
         (store_twice, {"stored twice", "two readings of one key", "the account is not the rows"}),
         (drop_row, {"the data has it, the ledger does not", "the account is not the ledger"}),
-        (skip, {"the gap is not what was skipped"}),
         (miscount, {"the ledger's count is not its bitmap"}),
         (lambda scene: scene.change("mark", 0, 7), {"lost", "nobody sent it"}),
         (lambda scene: scene.change("trigger", 0, 9999), {"stored as another"}),

@@ -3,6 +3,7 @@
 import itertools
 
 from tests.simulation.plan import (
+    ANNOUNCED_FROM,
     AT_ONCE,
     DAEMON,
     DARK_FROM,
@@ -89,3 +90,13 @@ def test_in_plans_of_higher_seeds_senders_say_goodbye() -> None:
 def test_in_plans_of_the_highest_seeds_dead_letters_are_retried_and_discarded() -> None:
     plans = [draw(seed) for seed in range(LETTERS_FROM, LETTERS_FROM + 20)]
     assert {"retry", "discard"} <= {event.kind for plan in plans for event in plan.events}
+
+
+def test_in_plans_of_the_mix_of_restarts_daemons_die_around_an_announcement() -> None:
+    for seed in range(ANNOUNCED_FROM, ANNOUNCED_FROM + 40, 2):
+        plan = draw(seed, mix=RESTARTS)
+        (restarted,) = (event for event in plan.events if event.kind == "restart_numbers")
+        (announced,) = (event for event in plan.events if event.kind == "announce")
+        assert 0 < announced.at_s - restarted.at_s < restarted.settings["pause_s"]
+        assert {event.kind for event in plan.events} & {"kill", "cut_power", "restart"}
+        assert not plan.settings.epochs

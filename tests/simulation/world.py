@@ -108,8 +108,6 @@ class World:
         self._to_come_again: set[int] = set()  # of these, what the database lost again
         self.gone_unseen: set[int] = set()  # what it lost with no daemon running, and none has started since
         self.retried: set[int] = set()  # committed from the dead letters: in no account that a daemon notes
-        # By host, triggers: they are not among the numbers that were skipped.
-        self._triggers_discarded: list[set[tuple[int, int]]] = [set() for _ in self.hosts]
         self._thrown_away: list[int] = []  # by the discard that is under way
         self.database.on_write = self._written
         self.database.on_commit = self._committed
@@ -153,6 +151,7 @@ class World:
                 network=self.network,
                 outside=outside,
                 joined=self._joined,
+                announced=self.oracle.see_announced,
                 began=self._began,
                 discarding=self._discarding,
                 discarded=self._discarded,
@@ -254,7 +253,6 @@ class World:
         blocks = contents_of(letters, self.machine.group, drive, self.loop)
         self._thrown_away = [mark for block in blocks for mark in marks_in(block)]
         self.note(f"discarded {len(self._thrown_away)}")
-        self._triggers_discarded[self.at_host].update(letter.key for letter in letters)
         self.oracle.may_be_lost.update(self._thrown_away)
 
     def _discarded(self, declared: int) -> None:
@@ -430,17 +428,15 @@ class World:
 
     def _compare(self) -> None:
         dead: list[Counter[int]] = []
-        rejected: list[set[tuple[int, int]]] = []
-        for host, discarded in zip(self.hosts, self._triggers_discarded, strict=True):
-            marks, triggers = Counter[int](), set[tuple[int, int]]()
+        for host in self.hosts:
+            marks = Counter[int]()
             if host.has_run:
                 retried = self.database.retried(self.machine.group.name)
-                marks, triggers = dead_letters_on(self.machine.group, host.drive, self.loop, retried)
+                marks = dead_letters_on(self.machine.group, host.drive, self.loop, retried)
             dead.append(marks)
-            rejected.append(discarded | triggers)
             if host.drive.idle_syncs_most > 200:
                 self.oracle.find("goes round", f"{host.drive.idle_syncs_most} syncs in a row with nothing to write")
-        self.oracle.see_end(dead, rejected)
+        self.oracle.see_end(dead)
         for failure in self.loop.failures:
             self.oracle.find("a callback failed", failure)
 
@@ -694,7 +690,7 @@ class Events:
         world = self._world
         if world.daemon is not None and world.life is not None and not world.life.is_dead:
             daemon, epoch = world.daemon, world.machine.start + 1 if known else 0
-            run_in(world.life, lambda: world.loop.call_soon(daemon.announce, epoch))
+            run_in(world.life, lambda: world.loop.create_task(daemon.announce(epoch)))
 
     def _odd(self, instrument: int, how_often: float, for_s: float) -> None:
         self._world.machine.odd(instrument, how_often, for_s)

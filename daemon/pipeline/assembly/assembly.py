@@ -126,6 +126,11 @@ class Assembly:
         return self._runs.number
 
     @property
+    def begun(self) -> int:
+        """The newest run that has begun; see `OpenRuns.begun`."""
+        return self._runs.begun
+
+    @property
     def brief_runs(self) -> int:
         """The number of runs in a row, up to now, that had one trigger each."""
         return self._runs.brief
@@ -280,9 +285,12 @@ class Assembly:
         self._end_step(now, out)
         return None if run is None else run.run, out
 
-    def take_placed(self, run: int, triggers: Array, *, are_new: bool) -> Array:
-        """How many numbers were skipped right before triggers that the database has now; see `Triggers.take_placed`."""
-        return self._triggers.take_placed(run, triggers, are_new=are_new)
+    def note_placed(self, run: int, triggers: Array) -> int:
+        """Take note of triggers that the database gets now, of numbers that were skipped.
+
+        Returns the epoch of the run; 0 where it is not known.
+        """
+        return self._triggers.note_placed(run, triggers)
 
     # --- one step -----------------------------------------------------------------------------------------------
 

@@ -16,8 +16,7 @@ class OpenRun:
 
     run: its number; 0 before its first trigger, where nobody knows the epoch. epoch: 0 where it is unknown. window:
     its newest triggers. progress: how far it and its instruments are. strays: readings of its epoch that are far ahead.
-    started_ns: the earliest time that belongs to it; NEVER where its epoch tells what belongs to it. was_left: whether
-    the database may have triggers of it that are not known here.
+    started_ns: the earliest time that belongs to it; NEVER where its epoch tells what belongs to it.
     """
 
     run: int
@@ -26,7 +25,6 @@ class OpenRun:
     progress: Progress
     strays: Strays
     started_ns: int = field(default=NEVER)
-    was_left: bool = False
 
     @classmethod
     def of(cls, group: InstrumentGroup, size: int, *, run: int, epoch: int) -> "OpenRun":
@@ -46,7 +44,6 @@ class OpenRun:
 
     def recall(self, history: Array) -> None:
         """Go on from ledger rows, ascending, that an earlier process closed."""
-        self.was_left = True
         self.window.recall(history)
         self.progress.resume(history)
         if not self.epoch:
@@ -78,12 +75,7 @@ class OpenRun:
             self.progress.leave(self.window.highest)
 
     def leave(self, readings: Array) -> None:
-        """Leave the triggers of these, record dtype, to the database: what is placed there no row of the window tells.
-
-        Numbers that the epoch proves to be of the run are not skipped any more.
-        """
+        """Leave the triggers of these, record dtype, to the database: no row of the window says what came of them."""
         if len(readings):
             self.window.forget(readings["trigger"])
             self.progress.leave(int(readings["trigger"].max()))
-        for trigger in np.unique(readings["trigger"][readings["epoch"] != 0]).tolist():
-            self.window.place(trigger)

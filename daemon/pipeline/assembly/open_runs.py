@@ -14,8 +14,8 @@ from schemas.readings import Array, InstrumentGroup
 RUNS_MOST = 8
 """Runs with an epoch in memory: the current one, the one before, and some for instruments with epochs of their own."""
 
-ROWS_MOST = 64
-"""A run of few instruments that is forgotten goes on when most send its epoch, if it has no more triggers than that."""
+ROWS_MOST = 65_536
+"""Ledger rows of runs of few instruments that are forgotten, and go on when most send their epochs."""
 
 
 class OpenRuns:
@@ -33,9 +33,10 @@ class OpenRuns:
         self._runs = runs
         self._new = NewEpochs(group.size)
         self._epochs: dict[int, OpenRun] = {}  # the one heard longest ago first
-        self._rows: dict[int, Array] = {}  # ledger rows of forgotten runs, by epoch
+        self._rows: dict[int, tuple[Array, int]] = {}  # and `left` of forgotten runs, by epoch
         self._home = np.zeros(group.size, np.int32)  # the run in which each instrument was heard last
         self._had = dict(epochs)  # the run of each epoch, the one heard longest ago first
+        self._highest = max(epochs.values(), default=0)  # of these, and of those that are forgotten
         self._forgotten = 0  # the highest run that the group may have had with an epoch that nobody knew
         self._brief = 0
         self._since_ns = NEVER  # when the current run became that (monotonic)
@@ -57,7 +58,7 @@ class OpenRuns:
         self.before = self.current if self.current.run else None
         if run.epoch:
             self._epochs[run.epoch] = run
-            self._had[run.epoch] = run.run
+            self._note(run.epoch, run.run)
         self.current = run
 
     def __iter__(self) -> Iterator[OpenRun]:
@@ -69,6 +70,15 @@ class OpenRuns:
     def number(self) -> int:
         """The number of the current run."""
         return self.current.run or self._runs.current
+
+    @property
+    def begun(self) -> int:
+        """The newest run that has a trigger; 0 where there is none.
+
+        Not one of an epoch that few instruments sent: it may be garbage.
+        """
+        runs = (run for run in self if run.has_begun and (not run.epoch or run.progress.is_of_most))
+        return max((run.run for run in runs), default=0)
 
     @property
     def brief(self) -> int:
@@ -87,12 +97,15 @@ class OpenRuns:
         return run
 
     def is_over(self, epoch: int) -> bool:
-        """Whether the group had this epoch, or may have had its run, and knows nothing of it any more but that."""
+        """Whether the group had this epoch, and knows nothing of it any more but that."""
         return epoch in self._had and epoch not in self._epochs and epoch not in self._rows
 
     def number_of(self, epoch: int) -> int:
-        """The run that an epoch has in this group; 0 where it had none."""
-        return self._had.get(epoch, 0)
+        """The run that an epoch had in this group, or may have had; 0 where it had none, or its rows are known here."""
+        if epoch in self._had:
+            return 0 if epoch in self._rows else self._had[epoch]
+        number = self._runs.known(epoch, self._had.values())
+        return number if number is not None and self._may_have_had(number) else 0
 
     def heard(self, run: OpenRun, instruments: Array) -> None:
         """Note that these instruments are in a run now."""
@@ -127,8 +140,10 @@ class OpenRuns:
         """Forget a run, of which nothing is open."""
         del self._epochs[run.epoch]
         rows = run.window.rows()
-        if 0 < len(rows) <= ROWS_MOST and not run.was_left and not run.progress.is_of_most:
-            self._rows[run.epoch] = rows
+        if len(rows) and not run.progress.is_of_most:
+            self._rows[run.epoch] = rows, run.progress.left
+            while sum(len(each) for each, _ in self._rows.values()) > ROWS_MOST:
+                del self._rows[next(iter(self._rows))]
         self._had[run.epoch] = self._had.pop(run.epoch)
 
     def _forget_before(self) -> None:
@@ -140,8 +155,8 @@ class OpenRuns:
 
         An epoch that most active instruments sent always has one. Another has none where it may be one that is
         forgotten: the timing system counts up, as a rule; and, but if it is of most that were heard lately, where too
-        many have begun or it would take the place of a run that instruments are in. An earlier one `is_over` whose run
-        the group may have had without knowing the epoch: no trigger of that is opened twice.
+        many have begun or it would take the place of a run that instruments are in; nor where the group may have had
+        its run without knowing the epoch: no trigger of that is opened twice.
 
         instruments: those of which readings of it are here. heard: which were heard lately, bool, shape (instruments,).
         """
@@ -155,14 +170,25 @@ class OpenRuns:
         if not is_of_most and len(self._epochs) >= RUNS_MOST and self._least()[1]:
             return None
         number = self._runs.known(epoch, self._had.values())
-        if number is not None and epoch < within and number <= self._forgotten and self.of_number(number) is None:
-            self._note(epoch, number)
-            return None
+        if number is not None and (self._is_of_few(number) or self._may_have_had(number)):
+            if not is_of_most:
+                return None
+            number = None
         if number is None and not is_of_most and not self._new.take(instruments, now.monotonic_ns):
             return None
         self._runs.heard(within)
         self._runs.heard(epoch)
         return self._runs.begin(epoch) if number is None else number
+
+    def _is_of_few(self, number: int) -> bool:
+        """Whether this is an open run in which few instruments have sent triggers without an epoch."""
+        run = self.of_number(number)
+        return run is not None and run.has_begun and not run.progress.is_of_most
+
+    def _may_have_had(self, number: int) -> bool:
+        """Whether the group may have had this run, of an epoch that is not remembered or was not known."""
+        is_remembered = len(self._had) < EPOCHS_MOST or number > self._highest
+        return self.of_number(number) is None and (not is_remembered or number <= self._forgotten)
 
     def begin(self, epoch: int, number: int, instruments: Array) -> OpenRun:
         """Begin the run of an epoch that the group has not had; instruments: those of which readings of it are here."""
@@ -173,9 +199,10 @@ class OpenRuns:
         assert number not in {each.run for each in self if each is not run}, "of a number there is one run"
         if run is None:
             run = OpenRun.of(self._group, self._window, run=number, epoch=epoch)
-        rows = self._rows.pop(epoch, None)
-        if rows is not None:
+        if epoch in self._rows:
+            rows, left = self._rows.pop(epoch)
             run.recall(rows)
+            run.progress.leave(left - 1)
         self._note(epoch, number)
         run.epoch, run.run = epoch, number
         self._epochs[epoch] = run
@@ -183,6 +210,7 @@ class OpenRuns:
 
     def _note(self, epoch: int, number: int) -> None:
         self._had[epoch] = number
+        self._highest = max(self._highest, number)
         if len(self._had) > EPOCHS_MOST:
             gone = next(each for each in self._had if each != epoch and each not in self._epochs)
             del self._had[gone]
@@ -210,7 +238,7 @@ class OpenRuns:
         if self.before is None:
             run.run = self._runs.join()
         else:  # not one that the group has had: of another epoch, of which a lone instrument may have sent
-            run.run = self._runs.after(max([*(each.run for each in self), *self._had.values()]))
+            run.run = self._runs.after(max([self._forgotten, self._highest, *(each.run for each in self)]))
 
     def leads(self, run: OpenRun) -> bool:
         """Return whether most instruments of both were heard in this run later than in the current one.

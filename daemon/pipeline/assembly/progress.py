@@ -42,6 +42,7 @@ class Progress:
         self.left = 0  # the database has what is below, or may have
         self.closed = 0  # triggers, in this process
         self.is_of_most = False  # whether most instruments of the group have been about the front
+        self.is_led_by_few = False  # whether fewer have moved it since: the others may still be behind it
         self._moved_ns = NEVER
 
     @property
@@ -55,14 +56,21 @@ class Progress:
         # Where a crate that catches up pulls the median down, what was out of reach stays so: it went elsewhere.
         self._low = max(self._low, trigger - self._half)
 
-    def move(self, trigger: int, time_ns: int) -> None:
-        """Go on with this trigger, at which most instruments were from this time on; of it none is closed yet."""
+    @property
+    def _is_led_by_most(self) -> bool:
+        return self.is_of_most and not self.is_led_by_few
+
+    def move(self, trigger: int, time_ns: int, *, instruments: int) -> None:
+        """Go on with this trigger, at which so many instruments were from this time on; of it none is closed yet."""
+        if self._is_led_by_most:
+            self.left = max(self.left, self._low)
+        self.is_led_by_few = 2 * instruments <= len(self._trigger)
         self.front, self._moved_ns = trigger, time_ns
 
-    def move_back(self, trigger: int, time_ns: int) -> None:
+    def move_back(self, trigger: int, time_ns: int, *, instruments: int) -> None:
         """Go on with this trigger, whatever front few instruments had made; see `move`."""
         self._low = self.left
-        self.move(trigger, time_ns)
+        self.move(trigger, time_ns, instruments=instruments)
 
     def leave(self, trigger: int) -> None:
         """Let the window begin above this trigger at least, for good."""
@@ -113,7 +121,7 @@ class Progress:
 
         Few instruments may have moved the window, and then nothing below it was forgotten but what is `left`.
         """
-        return self.is_older(triggers) if self.is_of_most else np.asarray(triggers < self.left)
+        return self.is_older(triggers) if self._is_led_by_most else np.asarray(triggers < self.left)
 
     def fell_back(self, block: Array, utc_ns: int) -> Array:
         """Which readings show that the numbers began again, unless others contradict them: bool, shape (n,).
@@ -167,11 +175,12 @@ class Progress:
         active = self._trigger[self._are_active()]
         if len(active):
             self.front = int(np.partition(active, len(active) // 2)[len(active) // 2])
-        if not self.is_of_most:
+        if not self._is_led_by_most:
             self._note_most()
 
     def _note_most(self) -> None:
-        self.is_of_most = bool(2 * np.count_nonzero(self.active()) > len(self._trigger))
+        if 2 * np.count_nonzero(self.active()) > len(self._trigger):
+            self.is_of_most, self.is_led_by_few = True, False
 
     def _are_active(self) -> Array:
         """Which instruments are about where the front is: bool, shape (instruments,).

@@ -43,6 +43,7 @@ class ReportAssembly(Outcomes):
     """
 
     run = 0
+    begun = 0
     brief_runs = 0
     newest: int | None = None
     open = 0
@@ -149,9 +150,9 @@ class ReportAssembly(Outcomes):
         """A restart of the timing system is nothing to reports."""
         return None, []
 
-    def take_placed(self, run: int, triggers: Array, *, are_new: bool) -> Array:
-        """Nothing is placed by the ledger."""
-        return np.full(len(triggers), -1, np.int64)
+    def note_placed(self, run: int, triggers: Array) -> int:
+        """Reports have no epochs, and nothing is placed by the ledger."""
+        return 0
 
     # --- one step ----------------------------------------------------------------------------------------------------
 

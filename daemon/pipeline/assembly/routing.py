@@ -86,9 +86,10 @@ class Routing:
             self._are_others_held |= bool(held.any())
 
     def _leave(self, epoch: int, block: Array, origin: Origin, now: Instant) -> None:
-        """Leave readings of an epoch that is over to the database; those of one that may not begin are dead letters."""
-        if self._runs.is_over(epoch):
-            self._triggers.leave(block, origin, self._runs.number_of(epoch), now)
+        """Leave readings of an epoch that has a run to the database; others, which may not begin, are dead letters."""
+        number = self._runs.number_of(epoch)
+        if number:
+            self._triggers.leave(block, origin, number, now)
         else:
             self._triggers.set_aside(block, origin, 0, AsideReason.EPOCH)
 
@@ -109,6 +110,8 @@ class Routing:
         # What is behind a front that few instruments made may be where the others are.
         older = far & run.progress.is_gone(block["trigger"])
         self._triggers.leave(block[older], origin[older], run.run, now)
+        if run.progress.is_led_by_few:
+            far &= older | run.progress.is_ahead(block["trigger"])
         # Those that are near go first: the others may move the run, and the window with it.
         self._triggers.accept(run, block[~far], origin[~far], now, out)
         far &= ~older
@@ -247,7 +250,7 @@ class Routing:
         if verdict.move is Move.RESTART:
             run.started_ns = verdict.started_ns
         move = run.progress.move_back if verdict.move is Move.BACK else run.progress.move
-        move(verdict.front, verdict.started_ns)
+        move(verdict.front, verdict.started_ns, instruments=verdict.instruments)
         for block, origin in self._screen.still_wanted(released, now):
             self._triggers.accept_near(run, block, origin, now, out)
         return run

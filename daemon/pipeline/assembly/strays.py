@@ -34,11 +34,15 @@ class Move(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """A move, the trigger number it leads to, and the earliest timestamp that belongs there (ns)."""
+    """A move, the trigger number it leads to, and the earliest timestamp that belongs there (ns).
+
+    instruments: how many it is the move of.
+    """
 
     move: Move
     front: int
     started_ns: int
+    instruments: int
 
 
 class Strays:
@@ -142,4 +146,5 @@ def _verdict(move: Move, block: Array) -> Verdict:
     started = int(together.min()) if len(together) else int(middle)
     # Not np.median: floats do not tell high trigger numbers apart.
     triggers, half = block["trigger"], len(block) // 2
-    return Verdict(move=move, front=int(np.partition(triggers, half)[half]), started_ns=started)
+    front, instruments = int(np.partition(triggers, half)[half]), len(np.unique(block["instrument"]))
+    return Verdict(move=move, front=front, started_ns=started, instruments=instruments)

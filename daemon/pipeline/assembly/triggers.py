@@ -58,11 +58,6 @@ class Triggers(Outcomes):
         """Leave readings of a run to the database, whose triggers nobody here remembers; run: 0 where it is unknown."""
         if not len(block):
             return
-        found = self._runs.of_number(run) if run else None
-        if found is not None:
-            found.was_left = True
-        if run and block["epoch"][0]:
-            self._note_placed(run, _distinct(block["trigger"]))
         compared = self._are_compared(block, origin, now) & (run > 0)
         self.set_aside(block[~compared], origin[~compared], run, AsideReason.OLDER)
         self.set_aside(block[compared], origin[compared], run, AsideReason.DOUBTFUL)
@@ -117,7 +112,7 @@ class Triggers(Outcomes):
         if not unknown.any():
             return slots
         new = _distinct(triggers[unknown])
-        new = new[~run.window.are_behind(new)]
+        new = run.window.each_in_its_place(new[~run.window.are_behind(new)])
         if len(new) > max(1, self._max_open // 2):
             return None
         if len(new):
@@ -135,7 +130,7 @@ class Triggers(Outcomes):
             self.tell_counts(now, out, every=True)
         run.window.open(triggers, self.pool.take(run.run, triggers, now.utc_ns, now.monotonic_ns))
         self.counts.opened += len(triggers)
-        self.counts.skipped += run.window.take_more_skipped()
+        self.counts.skipped -= run.window.take_fewer_skipped()
 
     def _put(self, run: OpenRun, block: Array, origin: Origin, slots: Array, now: Instant) -> None:
         """Put readings into open triggers; those that become complete are closed at the end of the step."""
@@ -214,27 +209,14 @@ class Triggers(Outcomes):
         far = run.progress.is_far(block["trigger"])
         return far & (run.window.slots(block["trigger"]) == UNKNOWN) if far.any() else far
 
-    def take_placed(self, run: int, triggers: Array, *, are_new: bool) -> Array:
-        """How many numbers were skipped right before triggers, ascending, that the database has, or gets now.
-
-        are_new: whether it gets them. Returns int64, shape (n,); -1 where nothing is known of their gap that the
-        database does not know.
-        """
-        # An earlier process may have set them aside.
-        found = self._note_placed(run, triggers) if are_new else self._runs.of_number(run)
-        if found is None:
-            return np.full(len(triggers), -1, np.int64)
-        skipped = [found.window.take_placed(trigger) for trigger in triggers.tolist()]
-        return np.array([-1 if each is None else each for each in skipped], np.int64)
-
-    def _note_placed(self, run: int, triggers: Array) -> OpenRun | None:
-        """Take note of triggers, ascending, that the database is to have, in the run, if it is open; return that."""
+    def note_placed(self, run: int, triggers: Array) -> int:
+        """Take note of triggers of a run that the database gets now; return its epoch, 0 where it is not known."""
         found = self._runs.of_number(run)
-        if found is not None:
-            for trigger in triggers.tolist():  # from below: what is left of a gap belongs to the trigger above
-                found.window.place(trigger)
-            self.counts.skipped += found.window.take_more_skipped()
-        return found
+        if found is None:
+            return 0
+        found.window.note_placed(triggers)
+        self.counts.skipped -= found.window.take_fewer_skipped()
+        return found.epoch
 
     # --- closing ------------------------------------------------------------------------------------------------
 
@@ -304,8 +286,8 @@ class Triggers(Outcomes):
     def _note_closed(self, run: OpenRun, readings: Array, present: Array, rows: Array, opened_ns: Array) -> None:
         """Complete ledger rows of a run by what it knows, and let it take note of them."""
         rows["epoch"] = run.epoch
-        rows["skipped"] = run.window.skipped(rows["trigger"])
-        self.counts.skipped += run.window.newly_skipped(rows["trigger"])
+        rows["skipped"], counted = run.window.skipped(rows["trigger"])
+        self.counts.skipped += counted
         run.window.close(rows)
         run.progress.advance(rows["trigger"], readings["time_ns"], present, opened_ns)
         run.note_begin(rows)

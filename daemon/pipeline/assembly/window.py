@@ -1,6 +1,5 @@
 """The window: what is known of the triggers around the newest, open or closed."""
 
-from bisect import bisect_right, insort
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,14 +42,12 @@ class Window:
         self.is_counting = False
         self._counting = np.zeros(size, bool)
         self._counted_upto = 0
-        self._skipped = np.zeros(size, np.int64)
-        self._is_newly = np.zeros(size, bool)  # whether these numbers were found skipped in this process
-        self._behind_gaps: list[int] = []  # known triggers with skipped numbers before them, ascending
+        self._in_gap = np.zeros(size, bool)  # opened, and not counted as skipped
         self._highest: int | None = None
-        self._lowest: int | None = None  # the first of the run, where it is known
-        self._more_skipped = 0
+        self._counted_from = NO_TRIGGER  # of the numbers up to this one none is counted as skipped
+        self._fewer_skipped = 0
+        self._filled: dict[int, None] = {}  # numbers that were placed elsewhere
         self._closed: tuple[Array, Array, float] | None = None  # what `_line` says, until that changes
-        self._placed: dict[int, tuple[int, bool]] = {}  # numbers left out before them, and if that is newly so
 
     @property
     def highest(self) -> int:
@@ -66,9 +63,16 @@ class Window:
     def are_behind(self, triggers: Array) -> Array:
         """Which unknown triggers lie a whole window or more behind a known one, in whose place they would be.
 
-        bool, shape (n,). To open one would be to forget the newer one, and the gap before it.
+        bool, shape (n,). To open one would be to forget the newer one.
         """
         return np.asarray(self._trigger[triggers & self._mask] > triggers)
+
+    def each_in_its_place(self, triggers: Array) -> Array:
+        """Return triggers, ascending, without those in the place of a newer one: of both one would be forgotten."""
+        if not len(triggers) or triggers[-1] - triggers[0] < self.size:
+            return triggers
+        _, last = np.unique((triggers & self._mask)[::-1], return_index=True)
+        return np.asarray(triggers[np.sort(len(triggers) - 1 - last)])
 
     def occupied(self, triggers: Array) -> Array:
         """Slots of open triggers that lie a whole window before these and hold their places: int32, shape (k,)."""
@@ -83,132 +87,57 @@ class Window:
         self._closed = None
         self._trigger[places] = triggers
         self._slot[places] = slots
-        ahead = 0 if self._highest is None else int(np.searchsorted(triggers, self._highest, "right"))
-        for trigger in triggers[:ahead].tolist():
-            self._fill(trigger)
-        if ahead < len(triggers):
-            self._skip(triggers[ahead:])
-
-    def _skip(self, triggers: Array) -> None:
-        """Count the numbers left out before these, which are higher than all before."""
-        first = triggers[0] - 1 if self._highest is None else self._highest
         if self._highest is None:
-            self._lowest = int(triggers[0])
-        places = triggers & self._mask
-        self._is_newly[places] = True
-        if triggers[-1] - first == len(triggers):
-            self._skipped[places] = 0  # no number is left out, as almost always
-        else:
-            skipped = np.diff(triggers, prepend=first) - 1
-            self._skipped[places] = skipped
-            self._behind_gaps += triggers[skipped > 0].tolist()
-        self._highest = int(triggers[-1])
-        if len(self._behind_gaps) > 2 * self.size:
-            del self._behind_gaps[: -self.size]
+            self._counted_from = int(triggers[0])
+        ahead = 0 if self._highest is None else int(np.searchsorted(triggers, self._highest, "right"))
+        self._in_gap[places[ahead:]] = False
+        if ahead < len(triggers):
+            self._highest = int(triggers[-1])
+        if ahead:
+            self._fill(triggers[:ahead])
 
-    def _fill(self, trigger: int) -> None:
-        """A number that was left out has come after all, and is open."""
-        before, is_newly = self._divide(trigger) or (0, True)
-        place = trigger & self._mask
-        self._skipped[place], self._is_newly[place] = before, is_newly
-        if before:
-            insort(self._behind_gaps, trigger)
+    def _fill(self, triggers: Array) -> None:
+        """These, ascending, came after a higher one: they are skipped no more where that is closed."""
+        known = np.sort(self._trigger)
+        above = np.searchsorted(known, triggers, "right")
+        for trigger, at in zip(triggers[::-1].tolist(), above[::-1].tolist(), strict=True):
+            place = int(known[at]) & self._mask if at < len(known) else None
+            in_gap = place is None or self._slot[place] == CLOSED or self._in_gap[place]
+            self._in_gap[trigger & self._mask] = in_gap
+            self._fewer_skipped += bool(in_gap) and trigger > self._counted_from
 
-    def place(self, trigger: int) -> None:
-        """A number too old to be opened here comes to be a trigger elsewhere, if it is none yet.
-
-        `take_placed` says how many numbers were left out before it.
-        """
-        if self._highest is None or trigger > self._highest:
-            before, is_newly = 0 if self._highest is None else trigger - self._highest - 1, True
-            self._lowest = trigger if self._highest is None else self._lowest
-            self._highest = trigger
-        else:
-            divided = self._divide(trigger)
-            if divided is None:
-                return
-            before, is_newly = divided
-        if before:
-            insort(self._behind_gaps, trigger)
-        self._more_skipped += before * is_newly
-        self._placed[trigger] = before, is_newly
-        if len(self._placed) > self.size:
-            del self._placed[next(iter(self._placed))]
-
-    def take_placed(self, trigger: int) -> int | None:
-        """How many numbers were left out right before one that was placed, or was forgotten with that not given out.
-
-        None where nothing is known of its gap.
-        """
-        before, _ = self._placed.pop(trigger, (None, False))
-        return before
-
-    def _gap_before(self, trigger: int) -> tuple[int, bool] | None:
-        """How many numbers were left out before a trigger, and whether that is news of this process, if it is known."""
-        place = trigger & self._mask
-        if self._trigger[place] == trigger:
-            return int(self._skipped[place]), bool(self._is_newly[place])
-        return self._placed.get(trigger)
-
-    def _divide(self, trigger: int) -> tuple[int, bool] | None:
-        """Take a number out of its gap, and what lies below it in there, too.
-
-        Returns how many that are, and whether they were found skipped in this process; None where no gap is known that
-        it lies in.
-        """
-        at = bisect_right(self._behind_gaps, trigger)
-        above = self._behind_gaps[at] if at < len(self._behind_gaps) else None
-        gap = None if above is None else self._gap_before(above)
-        if above is None or gap is None or trigger < above - gap[0]:
-            return self._begin_lower(trigger)
-        left = above - 1 - trigger
-        self._set_skipped(above, left)
-        if not left:
-            del self._behind_gaps[at]
-        return gap[0] - left - 1, gap[1]
-
-    def _begin_lower(self, trigger: int) -> tuple[int, bool] | None:
-        """Let the run begin with this number, if it is lower than its first: what lies between was left out."""
-        above = self._lowest
-        if above is None or trigger >= above:
-            return None
-        self._lowest = trigger
-        gap = self._gap_before(above)
-        if gap is None:
-            return None
-        if above - 1 > trigger and not gap[0]:
-            insort(self._behind_gaps, above)
-        self._set_skipped(above, above - 1 - trigger)
-        return 0, gap[1]
-
-    def _set_skipped(self, trigger: int, skipped: int) -> None:
-        """So many numbers were left out before a known trigger, as it turns out."""
-        if trigger in self._placed:
-            before, is_newly = self._placed[trigger]
-            self._more_skipped += (skipped - before) * is_newly
-            self._placed[trigger] = skipped, is_newly
+    def note_placed(self, triggers: Array) -> None:
+        """Numbers too old to be opened here are triggers elsewhere, and skipped no more."""
+        if self._highest is None:
             return
-        place = trigger & self._mask
-        if self._slot[place] == CLOSED:
-            self._more_skipped += (skipped - int(self._skipped[place])) * bool(self._is_newly[place])
-            if self._ledger["skipped"][place] != skipped:
-                self._ledger["skipped"][place] = skipped
-                self._counting[place] = self.is_counting = True
-        self._skipped[place] = skipped
+        for trigger in triggers[(triggers > self._counted_from) & (triggers < self._highest)].tolist():
+            self._fewer_skipped += trigger not in self._filled
+            self._filled[trigger] = None
+            if len(self._filled) > self.size:
+                del self._filled[next(iter(self._filled))]
 
-    def skipped(self, triggers: Array) -> Array:
-        """How many numbers were left out right before these triggers: int64, shape (n,)."""
-        return np.asarray(self._skipped[triggers & self._mask])
+    def take_fewer_skipped(self) -> int:
+        """By how many fewer numbers were skipped than `skipped` said since this was asked last."""
+        fewer, self._fewer_skipped = self._fewer_skipped, 0
+        return fewer
 
-    def newly_skipped(self, triggers: Array) -> int:
-        """How many numbers before these triggers, which close now, were found skipped in this process."""
-        places = triggers & self._mask
-        return int(self._skipped[places][self._is_newly[places]].sum())
+    def skipped(self, triggers: Array) -> tuple[Array, int]:
+        """Count the numbers right below these triggers, ascending, which close now, of which nothing has come.
 
-    def take_more_skipped(self) -> int:
-        """By how many more numbers were skipped than `newly_skipped` said since this was asked last; mostly less."""
-        more, self._more_skipped = self._more_skipped, 0
-        return more
+        Returns int64, shape (n,), and the sum of those that are news. Where a newer one is in the place of the number
+        below, that may have come: 1, which is not counted.
+        """
+        below = triggers - 1
+        there = self._trigger[below & self._mask]
+        skipped = (there > below).astype(np.int64)
+        unknown = there < below
+        if not unknown.any():
+            return skipped, 0
+        numbers = np.sort(self._trigger)
+        before = numbers[np.searchsorted(numbers, triggers[unknown]) - 1]
+        skipped[unknown] = np.where(before == NO_TRIGGER, 0, below[unknown] - before)
+        counted = np.minimum(skipped, below - self._counted_from)[unknown & ~self._in_gap[triggers & self._mask]]
+        return skipped, int(np.maximum(counted, 0).sum())
 
     def close(self, ledger: Array) -> None:
         """These triggers are closed, with these ledger rows."""
@@ -219,22 +148,9 @@ class Window:
         self._ledger[places] = ledger
 
     def recall(self, ledger: Array) -> None:
-        """These triggers, ascending, were closed by an earlier process.
-
-        It may have ended before it gave out rows in which only counts had changed.
-        """
-        triggers = ledger["trigger"]
-        skipped = np.diff(triggers, prepend=triggers[0] - 1 - ledger["skipped"][0]) - 1
-        changed = ledger["skipped"] != skipped
-        ledger = ledger.copy()
-        ledger["skipped"] = skipped
+        """These triggers, ascending, were closed by an earlier process."""
         self.close(ledger)
-        self._skipped[triggers & self._mask] = skipped
-        self._counting[triggers[changed] & self._mask] = True
-        self.is_counting = bool(changed.any())
-        self._behind_gaps = triggers[skipped > 0].tolist()
-        self._highest = int(triggers[-1])
-        self._lowest = int(triggers[0]) if len(triggers) < self.size else None
+        self._highest = self._counted_from = int(ledger["trigger"][-1])
 
     def rows(self) -> Array:
         """Return the ledger rows of all closed triggers, ascending: ledger dtype, shape (n,)."""
@@ -245,11 +161,9 @@ class Window:
         return np.asarray(places[np.argsort(self._trigger[places])])
 
     def forget(self, triggers: Array) -> None:
-        """Know nothing of these closed triggers any more, but for what `take_placed` tells of those to be given out."""
+        """Know nothing of these closed triggers any more."""
         places = triggers & self._mask
         places = places[self._trigger[places] == triggers]
-        for place in places[self._counting[places]].tolist():
-            self._placed[int(self._trigger[place])] = int(self._skipped[place]), bool(self._is_newly[place])
         self._closed = None
         self._trigger[places] = NO_TRIGGER
         self._counting[places] = False

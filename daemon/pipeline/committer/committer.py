@@ -28,14 +28,13 @@ from daemon.pipeline.committer.transactions import Transactions
 from daemon.pipeline.dead_letters import DeadLetters, Reason
 from daemon.pipeline.dropped import DroppedPeriods
 from daemon.pipeline.durable_state import DurableState
-from daemon.pipeline.gaps import CommittedGaps
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.placer import NotePlaced, Placer, apart
+from daemon.pipeline.placer import NotePlaced, Placer, apart, is_to_place
 from daemon.pipeline.placing import Placed, late_to_place, set_aside_for_good
 from schemas.batch import ClosedBlock, Durability, JournalPosition
 from schemas.config import Config
 from schemas.queries import LedgerTail
-from schemas.readings import Array, InstrumentGroup, join
+from schemas.readings import InstrumentGroup, join
 
 DIVIDE_AFTER = 2
 """Attempts at a batch before it is divided: a store that was away may have found what waited too much for its time, and
@@ -66,7 +65,6 @@ class Committer:
     many readings of earlier processes it has lost so.
     journal: the id that numbers are of: the journal's, or this process's. formerly: ids that it had before; under these
     nothing is committed any more, and nothing above `formerly_upto` was.
-    tail: see `CommittedGaps`; as it was at the start.
     dropped: what of the group is stored no more.
     writing: held from when rows of the ledger are asked for until they are replaced; see `Retrying`.
     found: how much this logger ever committed, as the store had it at the start.
@@ -92,7 +90,6 @@ class Committer:
         journal: int = 0,
         formerly: Collection[int] = (),
         formerly_upto: int = 0,
-        tail: Array | None = None,
         writing: asyncio.Lock | None = None,
         dropped: DroppedPeriods | None = None,
     ) -> None:
@@ -136,7 +133,6 @@ class Committer:
             note=placed,
             dropped=self._dropped,
         )
-        self._gaps = CommittedGaps(group, self._transactions.ask, tail)
 
     def change(self, config: Config) -> None:
         """Batch and pause so from now on."""
@@ -180,9 +176,9 @@ class Committer:
             try:
                 async with self._writing:
                     for together in apart([self._believed(waiting) for waiting in blocks]):
-                        await self._commit(await self._fitting(await self._placed(together)))
+                        await self._commit(await self._placed(together))
             except Discarded:
-                self._gaps.forget()  # what of these blocks is not dealt with is taken again
+                pass  # the backlog hands out what of these blocks is not settled
             except CommitsLost as error:
                 await self._try_to_go_back(error.position)
             except OtherJournal as error:
@@ -190,7 +186,6 @@ class Committer:
                     await self._try_to_go_back(error.position)
                     continue
                 # Nothing can be committed any more before it is known again what the database has.
-                self._gaps.forget()
                 self.attempts.note(str(error))
                 self._superseded(error)
                 await asyncio.sleep(OTHER_JOURNAL_S)
@@ -237,7 +232,6 @@ class Committer:
 
     async def _go_back(self, found: JournalPosition) -> None:
         """Go on from where the database is; what it acknowledged beyond that comes again, as far as it is held."""
-        self._gaps.forget()
         is_alone = not found.sequence and len(await self._store.ask(LedgerTail(group=self._group, most=1)))
         was = self.account.acknowledged
         self._has_lost = self._has_lost or not is_alone
@@ -391,28 +385,23 @@ class Committer:
         return replace(waiting, block=late_to_place(waiting.block), told=waiting.block.revised)
 
     async def _placed(self, blocks: list[Waiting]) -> list[Waiting]:
-        """Keep what assembly set aside; what the ledger of the database can place goes where that says.
+        """Place what the ledger of the database can place; keep the rest of what is aside as dead letters."""
+        placed: list[Waiting] = []
+        for waiting in blocks:
+            if is_to_place(waiting):
+                placed.append(await self._with_placed(waiting, [each.block for each in placed]))
+            else:
+                placed.append(waiting)
+        await self._letters.keep_aside(placed)
+        return placed
 
-        blocks: as `apart` divides them.
-        """
-        *before, last = blocks
-        letters = await self._letters.aside(last)
-        placed = await self._placer.with_placed(last, join([last.block.late[:0], *letters.values()]))
-        if set_aside_for_good(placed.block) > set_aside_for_good(last.block):
+    async def _with_placed(self, waiting: Waiting, before: list[ClosedBlock]) -> Waiting:
+        letters = await self._letters.aside(waiting)
+        placed = await self._placer.with_placed(waiting, before, join([waiting.block.late[:0], *letters.values()]))
+        if set_aside_for_good(placed.block) > set_aside_for_good(waiting.block):
             # The ledger was asked first, and then for the readings: the database may have lost these in between.
-            await self._transactions.rehearse([nothing_of(last.block)], [last])
-        await self._letters.keep_aside([*before, placed])
-        return [*before, placed]
-
-    async def _fitting(self, blocks: list[Waiting]) -> list[Waiting]:
-        """The blocks, with gaps that cover nothing which is committed."""
-        if self._group.reports:
-            return blocks
-        fit = await self._gaps.fit([waiting.block for waiting in blocks])
-        return [
-            waiting if block is waiting.block else replace(waiting, block=block)
-            for waiting, block in zip(blocks, fit, strict=True)
-        ]
+            await self._transactions.rehearse([nothing_of(waiting.block)], [waiting])
+        return placed
 
     def _count(self, parts: list[ClosedBlock], blocks: list[Waiting]) -> None:
         readings = self.account.commit(parts, blocks)

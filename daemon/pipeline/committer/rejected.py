@@ -88,6 +88,15 @@ class RejectedParts:
         reason: why it rejects them together, where that is known. adds_up: offer each with those before it that the
         store would take: it may take each by itself, and not both of two with a unique index on what they share.
         """
+        while found := await self._found(parts, blocks, reason, adds_up=adds_up):
+            if await self._transactions.takes_nothing(blocks):
+                break
+            reason = None
+        return found
+
+    async def _found(
+        self, parts: list[BlockPart], blocks: list[Waiting], reason: Reason | None, *, adds_up: bool
+    ) -> list[tuple[BlockPart, Reason]]:
         triggers = [[part] for part in parts] if self._reports else _by_trigger(parts)
         taken: list[BlockPart] = []
 

@@ -2,10 +2,10 @@
 
 import math
 
-from backends.base import BatchRejected, Store, StoreError
+from backends.base import BatchRejected, Store, StoreError, StoreUnavailable
 from daemon.core.supervision.fail_stop import fail_stop
 from daemon.pipeline.backlog import Waiting
-from daemon.pipeline.closed_blocks import merge
+from daemon.pipeline.closed_blocks import merge, nothing_of
 from daemon.pipeline.committer.account import Account
 from daemon.pipeline.committer.attempts import Attempts
 from daemon.pipeline.dead_letters import Reason
@@ -59,6 +59,21 @@ class Transactions:
         except BatchRejected as error:
             return Reason.of(error)
         return None
+
+    async def takes_nothing(self, blocks: list[Waiting]) -> bool:
+        """True where the store takes blocks without any rows; else wait until it does: no row is at fault till then."""
+        batch, waited = self._batch([nothing_of(blocks[0].block)], blocks), False
+
+        async def rehearse() -> None:
+            nonlocal waited
+            try:
+                await self._store.rehearse(batch)
+            except BatchRejected as error:
+                waited = True
+                raise StoreUnavailable(f"no row is at fault: {error}") from error
+
+        await self._attempts.at_store(rehearse)
+        return not waited
 
     async def position(self) -> JournalPosition:
         """Where the store is; at the number 0 where it knows of none."""

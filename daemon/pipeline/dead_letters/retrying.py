@@ -21,7 +21,6 @@ from daemon.pipeline.dead_letters.folder import DeadLetters
 from daemon.pipeline.dead_letters.format import Letter
 from daemon.pipeline.dead_letters.retried import position_of_letters
 from daemon.pipeline.durable_state import may_have, runs_in
-from daemon.pipeline.gaps import CommittedGaps
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.revising import find, rows_after
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
@@ -104,7 +103,6 @@ class Retrying:
         self._group = group
         self._letters = letters
         self._account = JournalPosition(sequence=0)
-        self._gaps = CommittedGaps(group, store.ask, None)
         self._turn = asyncio.Lock()
         self._writing = writing or asyncio.Lock()
 
@@ -199,8 +197,7 @@ class Retrying:
         # One that has made way lies behind what belongs to its trigger.
         blocks = [block for _, block in sorted(offered, key=lambda each: each[0].origin)]
         if not self._group.reports:
-            self._gaps.forget()  # what came since they were kept is committed without this one knowing
-            blocks = await self._gaps.fit([await self._told_anew(blocks)])
+            blocks = [await self._told_anew(blocks)]
         batch = self._batch(letters, blocks)
         mine = {letter.serial for letter in letters}
         older = [letter for letter in self._letters.upto(letters[-1].serial) if letter.serial not in mine]

@@ -17,14 +17,14 @@ class InstrumentFigures:
     """How the instruments are.
 
     states: one letter an instrument, in order (see `schemas.api.status.STATE_LETTERS`).
-    missing_a_trigger: mean number of instruments missing from a trigger of the last seconds.
+    missing_a_trigger: mean number of instruments missing from a trigger of the last seconds; None without one.
     quiet_s: since anything was heard of any of them; None before the first reading.
     ahead_s: how far their clocks are ahead of the node's, all of them together; see `Watch.ahead_s`.
     findings: those out of step.
     """
 
     states: str
-    missing_a_trigger: float
+    missing_a_trigger: float | None
     quiet_s: float | None
     ahead_s: float | None
     findings: tuple[Finding, ...]

@@ -68,7 +68,7 @@ class Watch:
         """
         recent = self._second > monotonic_ns // 1_000_000_000 - _SECONDS
         closed = max(1, int(self._closed[recent].sum()))
-        letters = np.full(len(self._seen_ns), "o")
+        letters = np.full(len(self._seen_ns), "i" if self._is_idle(monotonic_ns) else "o")
         letters[self._late[recent].sum(axis=0) > FRACTION * closed] = "l"
         letters[self._missing[recent].sum(axis=0) > FRACTION * closed] = "m"
         letters[list(out_of_step)] = "d"
@@ -117,11 +117,15 @@ class Watch:
         ahead = ahead[~np.isnan(ahead)]
         return float(ahead[np.argmin(np.abs(ahead))]) / 1e9 if len(ahead) else None
 
-    def missing_a_trigger(self, monotonic_ns: int) -> float:
-        """Mean number of instruments missing from a trigger of the last seconds."""
+    def _is_idle(self, monotonic_ns: int) -> bool:
+        # Without a trigger nothing says that an instrument is well.
+        return 0 < self._newest_ns < monotonic_ns - max(self._stale_ns, _SECONDS * 1_000_000_000)
+
+    def missing_a_trigger(self, monotonic_ns: int) -> float | None:
+        """Mean number of instruments missing from a trigger of the last seconds; None without a trigger."""
         recent = self._second > monotonic_ns // 1_000_000_000 - _SECONDS
         closed = int(self._closed[recent].sum())
-        return max(0.0, float(self._missing[recent].sum()) / closed) if closed else 0.0
+        return max(0.0, float(self._missing[recent].sum()) / closed) if closed else None
 
     def _row(self, monotonic_ns: int) -> int:
         second = monotonic_ns // 1_000_000_000

@@ -1,10 +1,13 @@
 """Catching up: what the intake's log holds is put through, and what of it is in doubt is noted before."""
 
 import asyncio
+from collections.abc import Iterable
 
 from daemon.core.monitoring.events import Events
+from daemon.pipeline.announced import NO_RECORD, AnnouncedRuns
 from daemon.pipeline.intake.replay import Replay
-from daemon.pipeline.intake_log import IntakeKeeper
+from daemon.pipeline.intake_log import IntakeKeeper, Received
+from daemon.pipeline.pipeline import Pipeline
 
 READ_MOST = 8 * 2**20
 """Bytes of the log that are put through between two looks at whether there is room."""
@@ -66,8 +69,15 @@ class CatchingUp:
             else:
                 self._is_doubt_noted = True
 
-    async def put_through(self, replay: Replay) -> None:
-        """Put through what is on the disk, until the rest is in memory."""
+    async def put_through(self, replay: Replay, pipeline: Pipeline, announced: AnnouncedRuns) -> None:
+        """Put through what is on the disk, until the rest is in memory, and no announcement is behind any of that."""
+        await self._put_stored(replay, pipeline, announced)
+        while (place := announced.next_place(self._group)) < NO_RECORD:
+            if self._keeper is not None:
+                self._put(replay, [each for each in self._keeper.in_memory() if each.number <= place])
+            await announced.follow(self._group, pipeline)
+
+    async def _put_stored(self, replay: Replay, pipeline: Pipeline, announced: AnnouncedRuns) -> None:
         keeper, is_retained = self._keeper, False
         while keeper is not None:
             try:
@@ -79,6 +89,8 @@ class CatchingUp:
             for k, received in enumerate(found, 1):
                 if received.number <= self.found_upto and not self._is_doubt_noted and replay.goes_beyond(received):
                     await self._note_doubt()  # a crash while its readings wait must not have them count as settled
+                while received.number > announced.next_place(self._group):
+                    await announced.follow(self._group, pipeline)
                 replay.take(received)
                 self._replayed = received.number
                 if not k % TURN:
@@ -93,6 +105,10 @@ class CatchingUp:
     def put_rest(self, replay: Replay) -> None:
         """Put through what is in memory."""
         if self._keeper is not None:
-            for received in self._keeper.release():
-                if received.number > self._replayed:
-                    replay.take(received)
+            self._put(replay, self._keeper.release())
+
+    def _put(self, replay: Replay, records: Iterable[Received]) -> None:
+        for received in records:
+            if received.number > self._replayed:
+                replay.take(received)
+                self._replayed = received.number

@@ -10,6 +10,7 @@ from daemon.core.outside import Clock
 from daemon.core.outside.clock import Instant
 from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
+from daemon.pipeline.announced import AnnouncedRuns
 from daemon.pipeline.assembly import MOST_SESSIONS, Joined, Origin
 from daemon.pipeline.intake.catching_up import CatchingUp
 from daemon.pipeline.intake.columns import Columns
@@ -62,7 +63,7 @@ class Intake:
         self._now = clock.now
         self._clock = clock
         self._events = events
-        self._pipeline: Pipeline | None = None
+        self._pipeline: Pipeline | None = None  # once it has all that came before
         self._keeper = None if log is None else IntakeKeeper(log, self._on_log)
         found_upto = 0 if log is None else log.next - 1
         self.stretches = Stretches(() if found is None else found.sessions, found_upto)
@@ -328,8 +329,9 @@ class Intake:
         await self._catching_up.doubt(waits=waits)
 
     @fail_stop()
-    async def catch_up(self, pipeline: Pipeline) -> None:
-        """Give a pipeline what the log holds, and from then on what comes."""
+    async def catch_up(self, pipeline: Pipeline, announced: AnnouncedRuns) -> None:
+        """Give a pipeline what the log holds, each restart that was announced in its place, and then what comes."""
+        announced.begin(self.group.name, pipeline.begun)
         replay = Replay(
             pipeline,
             self._clock,
@@ -341,7 +343,7 @@ class Intake:
         self._times.begin_after((pipeline.heard_s + 1) * 1_000_000_000 - 1)
         pipeline.subscribe(settled=self._settled, full=self._pipeline_full)
         self._pipeline_full(pipeline.is_full)
-        await self._catching_up.put_through(replay)
+        await self._catching_up.put_through(replay, pipeline, announced)
         for subscriber in self._subscribers:
             subscriber.flush()
         self._catching_up.put_rest(replay)
@@ -377,6 +379,16 @@ class Intake:
             subscriber.moved(columns)
         self._look_full()
         self._settled()  # what was committed while the log went through was told to nobody
+
+    @property
+    def pipeline(self) -> Pipeline | None:
+        """The pipeline that has what comes; None before it has all that came before."""
+        return self._pipeline
+
+    @property
+    def last_record(self) -> int:
+        """The number of the last record of the log; 0 where there is none."""
+        return 0 if self._keeper is None else self._keeper.next - 1
 
     # --- what others are told -----------------------------------------------------------------------------------
 

@@ -13,9 +13,11 @@ from schemas.readings import InstrumentGroup
 
 
 async def open_intake(
-    group: InstrumentGroup, config: Config, state_dir: Path, events: Events, *, outside: Outside
+    group: InstrumentGroup, config: Config, state_dir: Path, events: Events, *, outside: Outside, after_record: int = 0
 ) -> Intake:
     """Open the intake's log, where a journal is kept, and report what was found.
+
+    after_record: its next record has a higher number than this, whatever it holds.
 
     Raises:
         CommandFailed: it cannot be used.
@@ -32,4 +34,5 @@ async def open_intake(
             raise CommandFailed(f"the intake's log in {folder} cannot be used: {reason_of(error)}") from None
         for copy in found.damaged:
             events.error(f"group {group.name}: the intake's log is damaged; the bytes are kept in {copy}")
+        log.next = max(log.next, after_record + 1)
     return Intake(group, log=log, found=found, clock=outside.clock, rng=outside.rng, events=events)

@@ -124,10 +124,14 @@ class IntakeKeeper:
         """Leave in memory what comes from now on, until `release`."""
         self._retained_from = self.first_waiting
 
+    def in_memory(self) -> list[Received]:
+        """Return what is in memory, in order."""
+        with self._lock:
+            return list(self._waiting)
+
     def release(self) -> list[Received]:
         """What is in memory, in order; it is left there no longer than it takes to sync it."""
-        with self._lock:
-            waiting = list(self._waiting)
+        waiting = self.in_memory()
         self._retained_from = None
         self._forget_synced()
         return waiting

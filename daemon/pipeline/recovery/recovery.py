@@ -41,13 +41,12 @@ class RecoveredGroup:
     """What was left of one group.
 
     rows: ledger rows of the newest runs, ascending; history: those of them that nothing revises which is not among
-    them. is_whole: whether these are all of their runs, or of the last triggers. tail: see `InStore`.
-    position: up to where the database has it. journal, dead_letters: opened; no journal where none is kept. amount:
-    what the journal has and the database lacks. revocable: what the journal has, and the database too, which may lose
-    it again; as `Journal` says. again:
-    closed blocks that are no history of it; their readings go through assembly again. letters: readings that
-    are dead letters, or are to become some with what the journal has beyond the position; record dtype, shape (n,).
-    placing: what is set aside there to be placed.
+    them. is_whole: whether these are all of their runs, or of the last triggers. position: up to where the database has
+    it. journal, dead_letters: opened; no journal where none is kept. amount: what the journal has and the database
+    lacks. revocable: what the journal has, and the database too, which may lose it again; as `Journal` says. again:
+    closed blocks that are no history of it; their readings go through assembly again. letters: readings that are dead
+    letters, or are to become some with what the journal has beyond the position; record dtype, shape (n,). placing:
+    what is aside there to be placed.
     own_id: what numbers are of where no journal is kept: no other process has it. reach: up to which number blocks of
     an earlier process are known, in the database or the journal.
     lost: readings that the database acknowledged, and has no more, without what the journal has of them.
@@ -65,7 +64,6 @@ class RecoveredGroup:
     dead_letters: DeadLetters
     history: Array
     is_whole: bool = True
-    tail: Array | None = None
     revocable: Array = field(default_factory=lambda: NO_RECORDS)
     again: Sequence[ClosedBlock] = ()
     letters: Array | None = None
@@ -172,7 +170,6 @@ async def recover_group(
         rows=rows,
         history=history,
         is_whole=found.is_whole,
-        tail=in_store.tail,
         position=position,
         journal=found.journal,
         amount=found.amount,

@@ -16,6 +16,7 @@ from daemon.pipeline.placing import place, with_counts, with_letters, with_rows_
 from daemon.telemetry.status.reporter import GroupRates, _readings
 from schemas.batch import JournalPosition, Stream
 from schemas.ledger import ledger_dtype, missing_instruments
+from schemas.queries import SkippedTriggers
 from schemas.readings import Array, join
 from schemas.states import AsideReason
 from tests.support.pipelines import eventually, journaling, logging_to_memory
@@ -91,7 +92,7 @@ def test_rows_of_the_block_itself_are_newer_than_those_of_the_database() -> None
     blocks = assembly.flush(Instant(START_NS, 1))
     (revising,) = assembly.receive(epoch_7(make_block(GROUP, [(1, 1)])), None, Instant(START_NS, 2))
     stored = np.concatenate([block.ledger for block in blocks])
-    rows = with_rows_of(revising, 1, np.array([1, 2]), stored)
+    rows = with_rows_of([revising], 1, np.array([1, 2]), stored)
     assert rows[["trigger", "arrived"]].tolist() == [(1, 2), (2, 1)]
 
 
@@ -247,8 +248,8 @@ def test_any_number_of_skipped_triggers_is_placed_at_once() -> None:
     assert (block.triggers, int(block.present.sum()), doubles.any()) == (1000, 1000, False)
 
 
-async def skipped_after_placing(first: list[int], then: list[int], *placed: list[int]) -> tuple[dict[int, int], int]:
-    """What the ledger says of triggers, and the status shows, once these have been placed, a list at a time."""
+async def gaps_after_placing(first: list[int], then: list[int], *placed: list[int]) -> tuple[dict[int, int], int]:
+    """What is skipped before triggers, and what the status shows, once these have been placed, a list at a time."""
     async with logging_to_memory(GROUP, assembly=SMALL) as logger:
         pipeline = logger.pipelines["bpm"]
         for numbers in (first, *(then[k : k + 50] for k in range(0, len(then), 50))):
@@ -259,21 +260,60 @@ async def skipped_after_placing(first: list[int], then: list[int], *placed: list
         every = sum(map(len, (first, then, *placed)))
         await eventually(lambda: pipeline.figures().committed.triggers == every)
         shown = pipeline.figures().assembled.skipped
-    rows = await logger.ledger(GROUP)
-    return {int(row["trigger"]): int(row["skipped"]) for row in rows if row["skipped"] or row["trigger"] < 60}, shown
+        rows = await logger.store.ask(SkippedTriggers(group=GROUP, start_ns=0, end_ns=2**62, most=100))
+    return dict(rows[["trigger", "skipped"]].tolist()), shown
 
 
-async def test_a_skipped_number_that_is_placed_divides_a_gap_that_assembly_has_forgotten() -> None:
-    found, _ = await skipped_after_placing([5, 20, 40], [*range(41, 1000)], [25, 22, 30], [28, 24], [2, 10])
-    gaps = {number: skipped for number, skipped in found.items() if skipped}
-    assert gaps == {5: 2, 10: 4, 20: 9, 22: 1, 24: 1, 28: 2, 30: 1, 40: 9}
+async def test_a_skipped_number_that_is_placed_divides_its_gap() -> None:
+    found, _ = await gaps_after_placing([5, 20, 40], [*range(41, 1000)], [25, 22, 30], [28, 24], [2, 10])
+    assert found == {10: 4, 20: 9, 22: 1, 24: 1, 28: 2, 30: 1, 40: 9}
 
 
-async def test_a_skipped_number_that_is_placed_divides_a_gap_that_assembly_knows() -> None:
+async def test_a_number_that_is_placed_is_no_longer_shown_as_skipped() -> None:
     """Numbers are skipped, since the machine jumped further than the window is long."""
-    found, shown = await skipped_after_placing([1, 2], [10_000], [4, 5, 9_000])
-    assert found == {1: 0, 2: 0, 4: 1, 5: 0, 9_000: 8994, 10_000: 999}
+    found, shown = await gaps_after_placing([1, 2], [10_000], [4, 5, 9_000])
+    assert found == {4: 1, 9_000: 8994, 10_000: 999}
     assert shown == 1 + 8994 + 999
+
+
+async def test_blocks_with_readings_to_place_are_committed_together() -> None:
+    """What is placed with one block is there for the next."""
+    async with logging_to_memory(GROUP, assembly=SMALL) as logger:
+        pipeline = logger.pipelines["bpm"]
+        for start in range(1, 1000, 50):
+            pipeline.receive(epoch_7(whole(GROUP, *(n for n in range(start, start + 50) if n != 9))))
+        await eventually(lambda: pipeline.figures().committed.triggers == 999)
+        before = pipeline.figures().committed.commits
+        logger.store.serving.clear()
+        pipeline.receive(epoch_7(whole(GROUP, 1001)))
+        for instrument in range(GROUP.size):
+            pipeline.receive(epoch_7(make_block(GROUP, [(9, instrument)])))
+        await eventually(lambda: pipeline.figures().waiting.blocks > GROUP.size)
+        logger.store.serving.set()
+        await eventually(lambda: pipeline.figures().waiting.blocks == 0)
+        assert pipeline.figures().committed.commits - before <= 2
+        assert unaccounted(pipeline) == 0
+    rows = await logger.ledger(GROUP)
+    assert rows[["arrived", "late"]][rows["trigger"] == 9].tolist() == [(GROUP.size, GROUP.size - 1)]
+
+
+async def test_a_number_of_another_run_hides_no_gap() -> None:
+    """The number right below what is placed is there in the run before, and not in its own."""
+    async with logging_to_memory(GROUP, assembly=SMALL) as logger:
+        pipeline = logger.pipelines["bpm"]
+        for start in range(1, 1000, 50):
+            pipeline.receive(epoch_7(whole(GROUP, *(n for n in range(start, start + 50) if n not in (8, 9)))))
+        await eventually(lambda: pipeline.figures().committed.triggers == 998)
+        logger.store.serving.clear()
+        other = whole(GROUP, 8)
+        other["epoch"] = 9
+        pipeline.receive(other)
+        pipeline.receive(epoch_7(whole(GROUP, 9)))
+        await eventually(lambda: pipeline.figures().waiting.blocks >= 2)
+        logger.store.serving.set()
+        await eventually(lambda: pipeline.figures().waiting.blocks == 0)
+        rows = await logger.store.ask(SkippedTriggers(group=GROUP, start_ns=0, end_ns=2**62, most=100))
+    assert rows[["run", "trigger", "skipped"]].tolist() == [(1, 9, 1)]
 
 
 def test_what_assembly_placed_once_needs_no_proof_of_its_time() -> None:
@@ -289,8 +329,8 @@ def test_what_assembly_placed_once_needs_no_proof_of_its_time() -> None:
 def test_counts_are_those_of_assembly_for_triggers_that_are_there() -> None:
     rows = rows_of(make_block(GROUP, [(1, 0), (4, 0), (6, 0), (7, 0)]))
     block, *_ = place(GROUP, 1, epoch_7(make_block(GROUP, [(6, 1)])), rows, NOW)
-    counted = with_counts(block, rows, np.array([-1, 0, 1, -1]), np.array([-1, 2, 0, 0]))
-    assert counted.revised[["trigger", "skipped", "duplicates", "arrived"]].tolist() == [(4, 0, 2, 1), (6, 1, 0, 2)]
+    counted = with_counts(block, rows, np.array([-1, 2, 0, 0]))
+    assert counted.revised[["trigger", "duplicates", "arrived"]].tolist() == [(4, 2, 1), (6, 0, 2)]
     assert counted.revised["trigger"][counted.late_of].tolist() == [6]
 
 
@@ -356,20 +396,6 @@ async def test_what_was_late_takes_its_place_before_what_is_doubtful(tmp_path: P
     assert letter.aside is not None
     assert letter.aside.readings["top_in"].tolist() == other["top_in"].tolist()
     assert letter.aside.reason.tolist() == [AsideReason.CONFLICT]
-
-
-async def test_counts_in_the_journals_last_blocks_reach_the_database(tmp_path: Path) -> None:
-    store = MemoryStore({"bpm": GROUP})
-    async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
-        pipeline.receive(epoch_7(whole(GROUP, 1, 4)))
-        await eventually(lambda: pipeline.figures().committed.triggers == 2)
-        store.fail_with(StoreUnavailable("away"))
-        pipeline.receive(epoch_7(whole(GROUP, 2, 3, 5)))
-        await eventually(lambda: not pipeline._assembly._runs.current.window.is_counting)
-    store.fail_with(None)
-    async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
-        await eventually(lambda: not pipeline.figures().waiting.blocks)
-    assert store._groups["bpm"].rows()["skipped"].tolist() == [0] * 5
 
 
 def test_a_dead_letter_closes_its_trigger_and_is_no_word_on_others_readings() -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from backends.base import StoreUnavailable
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
+from daemon.pipeline.announced import AnnouncedRuns
 from daemon.pipeline.assembly import Origin
 from daemon.pipeline.intake import Intake, Subscriber, open_intake
 from daemon.pipeline.pipeline import Pipeline
@@ -43,7 +44,7 @@ async def taking_in(pipeline: Pipeline, folder: Path, outside: Outside = REAL) -
     """The way in to a pipeline, as sources have it."""
     intake = await open_intake(CURRENTS, configured(), folder, Events(), outside=outside)
     intake.start()
-    await intake.catch_up(pipeline)
+    await intake.catch_up(pipeline, AnnouncedRuns(folder, outside, Events()))
     yield intake
     await intake.end()
 
@@ -206,7 +207,7 @@ async def test_the_intakes_log_lets_go_of_reports_that_are_stored(tmp_path: Path
         await eventually(lambda: intake.acknowledged()[0][joined.column] == 2)
         moved: dict[int, int] = {}
         intake.subscribe(Subscriber(moved=moved.update))
-        await intake.catch_up(pipeline)
+        await intake.catch_up(pipeline, AnnouncedRuns(tmp_path, REAL, Events()))
         column = moved[joined.column]
         intake.receive(readings_of(reports[2:]), Origin.of(column, 2, 1))
         await eventually(lambda: intake.acknowledged()[0][column] == 3)

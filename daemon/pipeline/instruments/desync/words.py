@@ -81,6 +81,12 @@ def sentence(name: str, finding: Finding) -> str:
         return f"the clock of {name} is {abs(finding.offset_ms):,.1f} ms {way} the others {since}"
     if finding.kind is Kind.STUCK:
         return f"the trigger number of {name} stands still at {finding.since_trigger}"
+    if finding.kind is Kind.IRREGULAR:
+        return (
+            f"the trigger numbers and timestamps of {name} do not go together {since}, by changing amounts"
+            f" (the last {finding.triggers:+,}, {finding.offset_ms:+,.1f} ms): it counts wrongly, or its clock is"
+            " unsteady"
+        )
     count, way = abs(finding.triggers), "ahead of" if finding.triggers > 0 else "behind"
     return (
         f"{name} is {count:,} trigger{'s' if count != 1 else ''} {way} its timestamps ({finding.offset_ms:+,.1f} ms)"
@@ -93,4 +99,6 @@ def _size(finding: Finding) -> str:
         return f"clock {finding.offset_ms:+,.1f} ms"
     if finding.kind is Kind.STUCK:
         return f"number stands still at {finding.since_trigger}"
+    if finding.kind is Kind.IRREGULAR:
+        return "changing amounts"
     return f"{finding.triggers:+,} trigger{'s' if abs(finding.triggers) != 1 else ''}"

@@ -1,6 +1,6 @@
 """Epochs: with them nobody has to guess which run a reading belongs to, whatever the clocks say."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
@@ -13,6 +13,7 @@ from daemon.pipeline.assembly.new_epochs import NEW_MOST
 from daemon.pipeline.assembly.not_begun import EPOCHS_OF_AN_INSTRUMENT
 from daemon.pipeline.assembly.progress import MOST_TRIGGER
 from daemon.pipeline.assembly.strays import HELD_OF_AN_INSTRUMENT
+from daemon.pipeline.assembly.window import Window
 from daemon.pipeline.durable_state import DurableState
 from schemas.batch import Aside, ClosedBlock
 from schemas.readings import Array
@@ -177,62 +178,27 @@ def test_a_jump_beyond_the_window_is_counted() -> None:
     assert skipped(assembly.receive(of(7, whole(GROUP, 9000)), None, at(1))) == {9000: 8998}
 
 
-def test_a_number_that_comes_after_all_divides_its_gap() -> None:
-    assembly = make()
-    blocks = assembly.receive(of(7, whole(GROUP, 1, 10)), None, at(0))
-    blocks += assembly.receive(of(7, whole(GROUP, 4)), None, at(1))
-    blocks += assembly.receive(of(7, whole(GROUP, 10, 3)), None, at(2))
-    blocks += assembly.flush(at(3))
-    rows = np.concatenate([part for block in blocks for part in (block.ledger, block.revised)])
-    last = {int(row["trigger"]): int(row["skipped"]) for row in rows}
-    assert last == {1: 0, 3: 1, 4: 0, 10: 5}
-
-
-def test_the_order_in_which_triggers_open_does_not_matter() -> None:
-    random = np.random.default_rng(1)
-    for _ in range(50):
-        assembly = make()
-        numbers = np.sort(random.choice(np.arange(20, 120), 30, replace=False))
-        blocks = assembly.receive(of(7, whole(GROUP, 19)), None, at(0))
-        for number in random.permutation(numbers).tolist():
-            blocks += assembly.receive(of(7, whole(GROUP, number)), None, at(1))
-        blocks += assembly.flush(at(2))
-        rows = np.concatenate([part for block in blocks for part in (block.ledger, block.revised)])
-        last = {int(row["trigger"]): int(row["skipped"]) for row in rows}
-        assert [last[number] for number in numbers.tolist()] == (np.diff(numbers, prepend=19) - 1).tolist()
-
-
-def test_a_trigger_below_the_first_of_its_run_leaves_a_gap_behind_it() -> None:
-    assembly = make()
-    blocks = assembly.receive(of(7, whole(GROUP, 10)), None, at(0))
-    blocks += assembly.receive(of(7, whole(GROUP, 7)), None, at(1))
-    blocks += assembly.receive(of(7, whole(GROUP, 9)), None, at(1))
-    blocks += assembly.flush(at(2))
-    rows = np.concatenate([part for block in blocks for part in (block.ledger, block.revised)])
-    assert {int(row["trigger"]): int(row["skipped"]) for row in rows} == {7: 0, 9: 1, 10: 0}
-    assert assembly.counts.skipped == 1
-
-
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 100), st.booleans()), unique_by=lambda each: each[0], min_size=1, max_size=30))
 def test_what_is_skipped_is_what_no_trigger_is_there_for(numbers: list[tuple[int, bool]]) -> None:
-    """Whatever order they come in, and where some are too old, and placed by way of the database."""
+    """Whatever order they come in, and where some are too old, and placed by way of the database.
+
+    A row behind a gap says so when it closes; what lies below the first number is not counted.
+    """
     assembly = make()
     blocks = assembly.receive(of(7, whole(GROUP, 50)), None, at(0))
     numbers = [each for each in numbers if each[0] != 50]
     for number, is_placed in numbers:
-        if is_placed:
-            assembly._triggers._note_placed(1, np.array([number]))
+        if is_placed and number < assembly._triggers._runs.current.window.highest:
+            assembly.note_placed(1, np.array([number]))
         else:
             blocks += assembly.receive(of(7, whole(GROUP, number)), None, at(0))
     blocks += assembly.flush(at(1))
-    rows = np.concatenate([part for block in blocks for part in (block.ledger, block.revised)])
-    found = {int(row["trigger"]): int(row["skipped"]) for row in rows}
-    placed = np.array(sorted(number for number, is_placed in numbers if is_placed), np.int64)
-    found |= dict(zip(placed.tolist(), assembly.take_placed(1, placed, are_new=True).tolist(), strict=True))
     known = sorted([50, *(number for number, _ in numbers)])
-    assert [found[number] for number in known] == [0, *(np.diff(known) - 1).tolist()]
-    assert assembly.counts.skipped == sum(np.diff(known) - 1)
+    gaps = dict(zip(known, [0, *(np.diff(known) - 1).tolist()], strict=True))
+    rows = np.concatenate([block.ledger for block in blocks])
+    assert not [row for row in rows if row["trigger"] > 50 and gaps[int(row["trigger"])] > row["skipped"]]
+    assert assembly.counts.skipped == sum(gap for number, gap in gaps.items() if number > 50)
 
 
 def test_what_an_earlier_process_skipped_is_not_shown_as_less() -> None:
@@ -243,31 +209,6 @@ def test_what_an_earlier_process_skipped_is_not_shown_as_less() -> None:
     after.receive(of(7, whole(GROUP, 13)), None, at(1))
     after.receive(of(7, whole(GROUP, 12)), None, at(1))
     assert after.counts.skipped == 1
-
-
-def test_counts_that_were_not_given_out_before_the_end_are_right_after_a_restart() -> None:
-    before = make()
-    blocks = before.receive(of(7, whole(GROUP, 5)), None, at(0))
-    blocks += before.receive(of(7, make_block(GROUP, [(105, 3)])), None, at(1))
-    blocks += before.close_due(at(1 + TIMEOUT))
-    for trigger in (6, 7, 8):
-        blocks += before.receive(of(7, whole(GROUP, trigger)), None, at(2 + TIMEOUT))
-    rows = {int(row["trigger"]): row for block in blocks for part in (block.ledger, block.revised) for row in part}
-    history = np.array([rows[trigger] for trigger in sorted(rows)])
-    assert history["skipped"].tolist() != [0, 0, 0, 0, 96]
-    after = make(runs=Runs(1, {7: 1}), history=history, epochs={7: 1})
-    (block,) = after.close_due(at(0))
-    assert {int(row["trigger"]): int(row["skipped"]) for row in block.revised}[105] == 96
-
-
-def test_a_gap_that_was_divided_is_told_before_its_run_is_forgotten() -> None:
-    assembly = make()
-    blocks = assembly.receive(of(7, whole(GROUP, 1, 10, 20)), None, at(0))
-    for trigger in (5, 15):
-        blocks += assembly.receive(of(7, whole(GROUP, trigger)), None, at(1))
-    for epoch in range(8, 8 + RUNS_MOST):
-        blocks += assembly.receive(of(epoch, whole(GROUP, 1)), None, at(3))
-    assert skipped(blocks) == {5: 3, 10: 4, 15: 4, 20: 4}
 
 
 def test_a_run_without_an_epoch_tells_its_counts_before_it_is_forgotten() -> None:
@@ -462,18 +403,24 @@ def test_a_run_that_a_step_forgets_is_not_moved_to() -> None:
     assert assembly.open == 0
 
 
-def test_a_forgotten_epoch_of_a_mad_instrument_begins_when_most_instruments_send_it() -> None:
+@pytest.mark.parametrize("before", [[], range(2, 150), [10**6, 40, 41]])
+def test_a_forgotten_epoch_of_a_mad_instrument_begins_when_most_instruments_send_it(before: Sequence[int]) -> None:
     """It sent the epoch before the timing system had it, and many others since."""
     assembly, blocks = make(), []
     blocks += assembly.receive(of(17, whole(GROUP, 1)), None, at(0))
+    blocks += assembly.receive(of(18, make_block(GROUP, [(trigger, 3) for trigger in before])), None, at(0))
+    blocks += assembly.close_due(at(TIMEOUT))
     for epoch in (18, *range(1000, 1000 + RUNS_MOST)):
         blocks += assembly.receive(of(epoch, make_block(GROUP, [(10**9, 3)])), None, at(1))
     blocks += assembly.close_due(at(2 * TIMEOUT))
     for instrument in range(GROUP.size):
         sent = make_block(GROUP, [(trigger, instrument) for trigger in range(1, 30)])
         blocks += assembly.receive(of(18, sent), None, at(3 * TIMEOUT))
-    assert [each[2:] for each in closed(blocks) if each[0] == 18 and each[2] < 30] == [(n, 5) for n in range(1, 30)]
-    assert assembly.counts.aside == {}
+    placed = [parts for block in blocks for parts in (block.readings[block.present], block.late)]
+    count = sum(np.count_nonzero((part["epoch"] == 18) & (part["instrument"] != 3)) for part in placed)
+    assert count == 29 * 4
+    aside = [block.aside.readings["instrument"] for block in blocks if block.aside is not None]
+    assert all((instruments == 3).all() for instruments in aside)
 
 
 def test_what_waits_for_its_epoch_is_acknowledged_when_its_trigger_is_closed() -> None:
@@ -634,7 +581,8 @@ def test_a_run_that_the_group_had_without_knowing_its_epoch_is_left_to_the_datab
     if starts_again:
         assembly = make(runs=runs, history=rows[2:])
     assembly.receive(of(9, whole(GROUP, 2)), None, at(10))
-    (block,) = assembly.receive(of(7, make_block(GROUP, [(1, 4)])), None, at(11))
+    blocks = assembly.receive(of(7, make_block(GROUP, [(1, 4)])), None, at(11))
+    (block,) = blocks + assembly.close_due(at(11 + TIMEOUT))
     assert block.aside is not None
     assert (block.aside.run.tolist(), block.aside.reason.tolist()) == ([2], [AsideReason.OLDER])
     assert not len(block.ledger)
@@ -651,13 +599,48 @@ def test_an_epoch_before_that_of_a_group_begins_in_the_run_that_another_group_ha
 
 
 def test_a_group_that_begins_to_send_epochs_goes_on_though_it_counts_runs_otherwise() -> None:
-    """It noticed two restarts more than the others, and what it sends now is no late reading of an earlier epoch."""
+    """It noticed two restarts more than the others, and may have rows of the run that those have."""
     runs, assembly, _ = one_with_epochs_and_one_without(6, 7)
     for k in (2, 3, 4):
         again = whole(GROUP, 1, when=lambda trigger, k=k: time_of(trigger) + k * HOUR_NS)
         assembly.receive(again, None, Instant(START_NS + k * HOUR_NS, k))
     assert (assembly.run, runs.known(7)) == (5, 2)
-    assert closed(assembly.receive(of(7, whole(GROUP, 2)), None, at(10))) == [(7, 2, 2, 5)]
+    assert closed(assembly.receive(of(7, whole(GROUP, 2)), None, at(10))) == [(7, 6, 2, 5)]
+
+
+@pytest.mark.parametrize("senders", [1, 5])
+def test_no_trigger_is_opened_twice_of_a_run_whose_epoch_the_group_has_forgotten(senders: int) -> None:
+    """Another group has it still, so that the epoch is known to have this run."""
+    runs = Runs()
+    assembly = make(runs=runs)
+    (first,) = closed(assembly.receive(of(2000, whole(GROUP, 1)), None, at(0)))
+    for epoch in range(1, EPOCHS_MOST + 2):
+        assembly.receive(of(epoch, whole(GROUP, 1)), None, at(epoch))
+        runs.heard(2000)
+    again = make_block(GROUP, [(1, instrument) for instrument in range(senders)])
+    blocks = assembly.receive(of(2000, again), None, at(1000)) + assembly.close_due(at(1000 + TIMEOUT))
+    assert runs.known(2000) == first[1] or senders > 1
+    assert first[1] not in {run for _, run, _, _ in closed(blocks)}
+    aside = [run for block in blocks if block.aside is not None for run in block.aside.run.tolist()]
+    assert aside == ([first[1]] if senders == 1 else [])
+
+
+def test_an_epoch_begins_for_most_instruments_though_another_group_has_it_in_a_run_of_a_forgotten_epoch() -> None:
+    """One instrument that sends it first leaves its readings to the database, and the epoch to the others."""
+    runs = Runs()
+    assembly, other = make(runs=runs), make(runs=runs)
+    other.receive(of(2000, whole(GROUP, 1)), None, at(0))
+    for epoch in range(1, EPOCHS_MOST + 2):
+        assembly.receive(of(epoch, whole(GROUP, 1)), None, at(epoch))
+        runs.heard(2000)
+    blocks = assembly.receive(of(2000, make_block(GROUP, [(1, 0)])), None, at(1000))
+    blocks += assembly.close_due(at(1000 + TIMEOUT))
+    assert [block.aside.run.tolist() for block in blocks if block.aside is not None] == [[1]]
+    most = make_block(GROUP, [(trigger, instrument) for trigger in (1, 2) for instrument in (1, 2, 3, 4)])
+    blocks = assembly.receive(of(2000, most), None, at(1001 + TIMEOUT))
+    blocks += assembly.close_due(at(1001 + 2 * TIMEOUT))
+    assert [(epoch, trigger, arrived) for epoch, _, trigger, arrived in closed(blocks)] == [(2000, 1, 4), (2000, 2, 4)]
+    assert all(block.aside is None for block in blocks)
 
 
 def test_instruments_that_were_silent_are_no_majority_of_those_who_were_not() -> None:
@@ -671,3 +654,35 @@ def test_instruments_that_were_silent_are_no_majority_of_those_who_were_not() ->
             assembly.receive(of(8, make_block(group, [(trigger, i) for i in (6, 7, 8)])), None, now)
         assembly.close_due(now)
         assert assembly.run == 1
+
+
+def test_two_numbers_of_a_block_that_lie_a_window_apart_open_no_empty_trigger() -> None:
+    """They have one place in the window: the older one is the database's, and is not opened."""
+    assembly = make()
+    blocks = assembly.receive(of(7, whole(GROUP, 300)), None, at(0))
+    blocks += assembly.receive(of(9, make_block(GROUP, [(5, 0), (5 + 256, 0)])), None, at(1))
+    for tick in range(1, 5):
+        blocks += assembly.close_due(at(1 + tick * TIMEOUT))
+    assert closed(blocks) == [(7, 1, 300, 5), (9, 2, 261, 1)]
+    aside = [block.aside for block in blocks if block.aside is not None]
+    assert [(each.run.tolist(), each.readings["trigger"].tolist()) for each in aside] == [([2], [5])]
+
+
+def test_a_number_below_one_that_was_forgotten_is_opened() -> None:
+    """As after a start that leaves the newest triggers to the database; the number that was skipped is no news then."""
+    window = Window(16, GROUP.size)
+    window.recall(history_of(GROUP, 1, 2, 8))
+    window.forget(np.array([8]))
+    window.open(np.array([5]), np.array([0], np.int32))
+    assert window.take_fewer_skipped() == 0
+    window.open(np.array([9]), np.array([1], np.int32))
+    hint, counted = window.skipped(np.array([9]))
+    assert (hint.tolist(), counted) == ([3], 0)
+
+
+def test_a_gap_below_a_number_whose_place_a_newer_one_has_is_looked_for() -> None:
+    window = Window(16, GROUP.size)
+    for slot, trigger in enumerate((10, 21, 25, 29, 33, 36)):
+        window.open(np.array([trigger]), np.array([slot], np.int32))
+    hint, counted = window.skipped(np.array([21]))
+    assert (hint.tolist(), counted) == ([1], 0)

@@ -36,7 +36,7 @@ class Step:
     restarts: whether the timing system starts again first. is_announced: whether that is announced. lacks: bits of the
     honest instruments that are silent.
     is_split: whether each instrument's reading comes by itself. is_due: whether triggers that are due close behind it.
-    is_mixed: whether the hostile readings are in the same block.
+    is_mixed: whether the hostile readings are in the same block. is_early: whether they come before the pause.
     """
 
     restarts: bool
@@ -45,6 +45,7 @@ class Step:
     is_split: bool
     is_due: bool
     is_mixed: bool
+    is_early: bool
     pause_ms: int
     hostile: Sequence[Reading]
 
@@ -62,6 +63,7 @@ STEP = st.builds(
     is_split=st.booleans(),
     is_due=st.booleans(),
     is_mixed=st.booleans(),
+    is_early=st.booleans(),
     pause_ms=st.sampled_from([0] * 8 + [600, 3000]),
     hostile=st.lists(HOSTILE_READING, max_size=4),
 )
@@ -131,15 +133,20 @@ def outcome(steps: Sequence[Step], *, has_epochs: bool, has_session: bool, is_ho
 
     ms, epoch, trigger = 1000, 7, 0
     for step in steps:
-        ms += PERIOD_MS + step.pause_ms
+        ms += PERIOD_MS
+        early, late = hostile_blocks(step, epoch, trigger, ms) if is_hostile else ([], [])
+        for block in early:
+            receive([(block, hostile)], at(ms))
+        for _ in range(0, step.pause_ms, TIMEOUT_MS):
+            settle(assembly.close_due(at(ms := ms + TIMEOUT_MS)))
         if step.restarts:
             epoch, trigger = epoch + 1, 0
-            if step.is_announced and has_epochs:
-                settle(assembly.announce(epoch if step.is_split else 0, at(ms))[1])
+            settle(
+                assembly.announce(epoch if step.is_split else 0, at(ms))[1] if step.is_announced and has_epochs else []
+            )
         trigger += 1
-        bad = [block_of([hostile_row(each, epoch, trigger, ms)]) for each in step.hostile if is_hostile]
         good = honest_blocks(step, epoch if has_epochs else 0, trigger, ms)
-        parts = [(part, hostile) for part in bad] + [(part, honest) for part in good]
+        parts = [(part, hostile) for part in late] + [(part, honest) for part in good]
         for each in [parts[::-1]] if step.is_mixed else [[part] for part in parts]:
             receive(each, at(ms))
         if step.is_due:
@@ -158,6 +165,14 @@ def honest_blocks(step: Step, epoch: int, trigger: int, ms: int) -> list[Array]:
     sending = [instrument for k, instrument in enumerate(HONEST) if not step.lacks >> k & 1]
     rows = [(epoch, trigger, instrument, T0 + ms * MS, 1) for instrument in sending]
     return [block_of([row]) for row in rows] if step.is_split else [block_of(rows)]
+
+
+def hostile_blocks(step: Step, epoch: int, trigger: int, ms: int) -> tuple[list[Array], list[Array]]:
+    is_early = step.is_early and step.pause_ms > 0
+    blocks = [
+        block_of([hostile_row(each, epoch, trigger, ms + step.pause_ms * (not is_early))]) for each in step.hostile
+    ]
+    return (blocks, []) if is_early else ([], blocks)
 
 
 def hostile_row(reading: Reading, epoch: int, trigger: int, ms: int) -> tuple[int, int, int, int, int]:
@@ -187,3 +202,23 @@ def test_a_minority_changes_nothing_for_the_others(has_epochs: bool, has_session
     assume(has_epochs or not alone.aside)
     beside = outcome(steps, has_epochs=has_epochs, has_session=has_session, is_hostile=True)
     assert beside.figures() == alone.figures()
+
+
+@pytest.mark.parametrize("number", [10_000, 2**61])
+def test_few_that_run_ahead_while_the_others_pause_put_nobody_behind(number: int) -> None:
+    assembly, found = Assembly(GROUP, timeout_ns=TIMEOUT_MS * MS, window=4096, max_open=64, runs=Runs()), Outcome()
+
+    def send(trigger: int, instruments: Sequence[int], ms: int) -> None:
+        rows = [(7, trigger, instrument, T0 + ms * MS, 1) for instrument in instruments]
+        found.take(assembly.receive(block_of(rows), None, at(ms)))
+        found.take(assembly.close_due(at(ms + 1)))
+
+    for trigger in range(1, 400):
+        send(trigger, HONEST, trigger * PERIOD_MS)
+    for ms in range(16_000, 20_000, 100):
+        send(number + ms // 100, HOSTILE, ms)
+    for trigger in range(400, 900):
+        send(trigger, HONEST, 20_000 + (trigger - 400) * PERIOD_MS)
+    found.take(assembly.flush(at(60_000)))
+    assert found.aside == []
+    assert sorted(found.triggers) == [(1, trigger) for trigger in range(1, 900)]

@@ -71,15 +71,15 @@ async def test_what_another_daemon_has_stored_too_is_not_stored_twice(tmp_path: 
     assert stored(store) == TRIGGER | {(3, 0)}
 
 
-async def test_a_row_in_which_only_its_gap_changed_takes_back_no_reading(tmp_path: Path) -> None:
+async def test_a_row_in_which_only_doubles_changed_takes_back_no_reading(tmp_path: Path) -> None:
     """It is the database's, which lacks what is a dead letter, and follows that."""
     row = BLOCK.ledger.copy()
-    row["skipped"] = 1
+    row["duplicates"] = 1
     letters = await kept(tmp_path, (2, late_of(BLOCK, 0)), (3, replace(nothing_of(BLOCK), revised=row)))
     store = await store_with(BLOCK)
     assert (await retried(letters, store)).committed == 2
     assert stored(store) == TRIGGER | {(3, 0)}
-    assert store._groups["bpm"].rows()["skipped"].tolist() == [1]
+    assert store._groups["bpm"].rows()["duplicates"].tolist() == [1]
 
 
 async def test_a_trigger_that_made_way_is_followed_by_what_came_late_for_it(tmp_path: Path) -> None:

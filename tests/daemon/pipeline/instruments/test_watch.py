@@ -55,7 +55,18 @@ def test_one_absence_among_many_triggers_is_not_a_state() -> None:
 def test_a_machine_at_rest_is_not_a_hundred_broken_instruments() -> None:
     watch = Watch(GROUP.size, stale_ns=2 * SECOND)
     watch.note(closed(all_but()), SECOND)
-    assert watch.states(3600 * SECOND) == "ooooo"
+    assert watch.states(6 * SECOND) == "ooooo"
+    assert watch.states(7 * SECOND) == "iiiii"
+    assert watch.missing_a_trigger(7 * SECOND) is None
+    watch.note(closed(all_but(4)), 3600 * SECOND)
+    assert watch.states(3600 * SECOND) == "oooos"
+
+
+def test_who_was_silent_as_the_machine_went_to_rest_stays_so() -> None:
+    watch = Watch(GROUP.size, stale_ns=2 * SECOND)
+    watch.note(closed(all_but(4)), SECOND)
+    watch.note(closed(all_but(0, 4)), 4 * SECOND)
+    assert watch.states(3600 * SECOND) == "siiin"
 
 
 def test_how_far_all_clocks_are_ahead_of_the_node_s() -> None:

@@ -14,6 +14,8 @@ import daemon.pipeline.assembly.sessions as assembled_sessions
 import daemon.pipeline.intake.intake as intake_module
 from backends.memory.store import MemoryStore
 from daemon.core.monitoring.events import Events
+from daemon.core.outside import Outside
+from daemon.pipeline.announced import AnnouncedRuns
 from daemon.pipeline.assembly import Joined, Origin
 from daemon.pipeline.intake import Subscriber, open_intake
 from daemon.pipeline.intake_log import RUN, IntakeLog, RunKind, folder_of, readings_in
@@ -49,8 +51,9 @@ def of_epoch(block: Array) -> Array:
 class Life:
     """A daemon's way in, and after `meet` the way on to the database."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, outside: Outside = REAL) -> None:
         self.folder = folder
+        self.outside = outside
         self.events = Events()
         self.pipeline: Pipeline | None = None
         self.moved: dict[int, int] = {}
@@ -58,7 +61,12 @@ class Life:
         self._running: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
-        self.intake = await open_intake(GROUP, CONFIG, self.folder, self.events, outside=REAL)
+        self.announced = AnnouncedRuns(self.folder, self.outside, self.events)
+        await self.announced.load()
+        after = self.announced.last_record("bpm")
+        self.intake = await open_intake(
+            GROUP, CONFIG, self.folder, self.events, outside=self.outside, after_record=after
+        )
         self.intake.start()
         self.intake.subscribe(Subscriber(moved=self.moved.update, full=self.full.append))
 
@@ -81,7 +89,7 @@ class Life:
             await self.intake.doubt()
         self.pipeline.take_again(recovered.again)
         self._running = asyncio.create_task(self.pipeline.run())
-        await self.intake.catch_up(self.pipeline)
+        await self.intake.catch_up(self.pipeline, self.announced)
 
     def look(self) -> None:
         self.intake.look()
@@ -97,6 +105,9 @@ class Life:
             return not waiting and not list(folder_of(self.folder, "bpm").glob(f"*{ENDING}"))
 
         await eventually(is_empty, "", 30)
+
+    async def announce(self, epoch: int = 0) -> int | None:
+        return (await self.announced.announce(epoch, {"bpm": self.intake}))["bpm"]
 
     async def end(self) -> None:
         if self.pipeline is not None and self._running is not None:
@@ -125,8 +136,8 @@ class Life:
 
 
 @asynccontextmanager
-async def living(folder: Path, store: MemoryStore | None = None) -> AsyncIterator[Life]:
-    life = Life(folder)
+async def living(folder: Path, store: MemoryStore | None = None, outside: Outside = REAL) -> AsyncIterator[Life]:
+    life = Life(folder, outside)
     await life.begin()
     try:
         if store is not None:
@@ -537,9 +548,9 @@ async def test_what_was_acknowledged_before_the_database_answered_is_not_refused
         await life.acknowledged(column, 3005)
         catch_up = life.intake.catch_up
 
-        async def without_room(pipeline: Pipeline) -> None:
+        async def without_room(pipeline: Pipeline, announced: AnnouncedRuns) -> None:
             pipeline._assembly.let_set_aside(not is_full)
-            await catch_up(pipeline)
+            await catch_up(pipeline, announced)
 
         life.intake.catch_up = without_room
         await life.meet(new_store())
