@@ -12,7 +12,7 @@ async def serve_conditions(loaded: LoadedConfig) -> None:
     """Serve until SIGTERM or SIGINT; the log tells what an operator should know.
 
     Raises:
-        ConfigError: the certificate, its key or the token is not where it says, or cannot be used.
+        ConfigError: as of `ConditionsServers`.
         CommandFailed: the address is taken, or is none.
     """
     events = Events()

@@ -15,6 +15,8 @@ class ServerSpec(ProcessSpec):
 
     conditions: ConditionsConfig
     port: int = Field(description="that all processes share")
+    writes: Path = Field(description="memory that all processes share, of `Writes`")
+    number: int = Field(description="of this process among them")
     token: str = Field(repr=False, description="needed for orders")
     tls_certificate: Path | None = None
     tls_key: Path | None = None

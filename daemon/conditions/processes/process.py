@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import mmap
 import socket
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from backends.base import ConfigurationRefused, StoreBusy, StoreError, StoreUnav
 from backends.conditions.base import ConditionsStore
 from backends.ending import end_tasks
 from daemon.conditions.processes.messages import REPORT_EVERY_S, Report, ServerSpec, Told
+from daemon.conditions.reading.freshness import Writes
 from daemon.conditions.reading.reads import Reads
 from daemon.conditions.requests.app import make_app
 from daemon.conditions.requests.counting import Tally
@@ -24,6 +26,7 @@ from daemon.web.server import LimitedServer, bound
 from daemon.web.tls import Identity
 from daemon.workloads.frame.messages import Message
 from daemon.workloads.frame.process import Parent, Refused, run_process
+from schemas.checking.networks import host_and_port
 from schemas.config import ConfigError
 
 LIMITS = Limits(connections=4096, body_bytes=64 * 2**20, request_s=60.0, answer_s=600.0)
@@ -73,7 +76,11 @@ async def _serve(spec: ServerSpec, parent: Parent[Message]) -> None:
         connections=config.connections,
     )
     tables = _Tables()
-    reads = Reads(store, round(config.memory_mib * 2**20), lambda text: _tell(parent, text, is_warning=True))
+    with spec.writes.open("r+b") as memory:
+        writes = Writes(mmap.mmap(memory.fileno(), 0), spec.number)
+    reads = Reads(
+        store, round(config.memory_mib * 2**20), lambda text: _tell(parent, text, is_warning=True), writes=writes
+    )
     made = make_app(
         store,
         reads,
@@ -136,7 +143,9 @@ def _listening(spec: ServerSpec) -> socket.socket:
     try:
         return bound(spec.conditions.host, spec.port, is_shared=True)
     except OSError as error:
-        raise Refused(f"conditions.port: cannot listen on {spec.conditions.host}:{spec.port} ({error})") from None
+        raise Refused(
+            f"conditions.port: cannot listen on {host_and_port(spec.conditions.host, spec.port)} ({error})"
+        ) from None
 
 
 def _identity(spec: ServerSpec) -> Identity | None:

@@ -7,6 +7,8 @@ import time
 from collections import Counter, defaultdict
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from daemon.workloads.frame.messages import Message
 from daemon.workloads.frame.supervised import PAUSE_MOST_S, PAUSE_S, WorkloadProcess
 from schemas.api.conditions import ConditionsStatus
 from schemas.checking.addresses import in_url
+from schemas.checking.dsn import Feature, require
 from schemas.states import ConditionsState
 
 SILENT_S = 30.0
@@ -58,10 +61,12 @@ class ConditionsServers:
         pause_s: before a process that died is started again the first time.
 
     Raises:
-        ConfigError: the certificate, its key or the token is not where it says, or cannot be used.
+        ConfigError: the database has no conditions; or the certificate, its key or the token is not where it says, or
+            cannot be used.
     """
 
     def __init__(self, loaded: LoadedConfig, events: Events, *, pause_s: float = PAUSE_S) -> None:
+        require(loaded.config.database.backend, Feature.CONDITIONS)
         self._loaded = loaded
         self._config = loaded.config.conditions
         self._events = events
@@ -70,6 +75,7 @@ class ConditionsServers:
         self._token = api_token(loaded)
         self._port = self._config.port
         self._reserved: socket.socket | None = None
+        self._writes: int | None = None
         self._starting: asyncio.Task[None] | None = None
         self._processes: list[_Process] = []
         self._answers: defaultdict[str, Counter[int]] = defaultdict(Counter)
@@ -95,15 +101,21 @@ class ConditionsServers:
             CommandFailed: the address is taken, or is none.
         """
         self._reserve()
+        self._writes = os.memfd_create("conditions")
+        os.truncate(self._writes, 8 * self._config.processes)
         for number in range(self._config.processes):
             log = self._loaded.state_dir / "conditions" / f"server-{number}.log"
             process = WorkloadProcess[Message](
-                "server of conditions", "daemon.conditions", self._spec, log, [Report, Told], silent_s=SILENT_S
+                "server of conditions",
+                "daemon.conditions",
+                partial(self._spec, number),
+                log,
+                [Report, Told],
+                silent_s=SILENT_S,
             )
             made = _Process(process)
             made.task = asyncio.create_task(self._run(made), name=f"conditions {number}")
             self._processes.append(made)
-        self._events.info(f"conditions are served at {self.address}")
 
     async def end(self) -> None:
         """End them all, and wait until they are gone."""
@@ -119,12 +131,14 @@ class ConditionsServers:
             await asyncio.gather(*tasks, return_exceptions=True)
         if self._reserved is not None:
             self._reserved.close()
+        if self._writes is not None:
+            os.close(self._writes)
 
     def status(self) -> ConditionsStatus:
         """How they are."""
         now_ns = time.monotonic_ns()
         reports = [each.report for each in self._processes if each.report is not None]
-        p50, p99 = self._latencies.percentiles(now_ns, 50, 99)
+        latency = self._latencies.latency(now_ns)
         (rate,) = self._rates.sample(now_ns, self._memory_hits + self._database_reads)
         return ConditionsStatus(
             state=self._state,
@@ -135,8 +149,8 @@ class ConditionsServers:
             running=len(reports),
             requests={route: {str(code): n for code, n in sorted(by.items())} for route, by in self._answers.items()},
             rate=rate,
-            p50_ms=p50,
-            p99_ms=p99,
+            p50_ms=latency.p50,
+            p99_ms=latency.p99,
             memory_hits=self._memory_hits,
             database_reads=self._database_reads,
             not_modified=self._answers[VALID_ROUTE][NOT_MODIFIED] if VALID_ROUTE in self._answers else 0,
@@ -172,7 +186,7 @@ class ConditionsServers:
                 self._judge()
                 return
 
-    def _spec(self) -> ServerSpec:
+    def _spec(self, number: int) -> ServerSpec:
         config, loaded = self._config, self._loaded
         return ServerSpec(
             parent=os.getpid(),
@@ -181,6 +195,8 @@ class ConditionsServers:
             state_dir=loaded.state_dir,
             conditions=config,
             port=self._port,
+            writes=Path(f"/proc/{os.getpid()}/fd/{self._writes}"),
+            number=number,
             token=self._token,
             tls_certificate=None if config.tls_certificate is None else loaded.resolve(config.tls_certificate),
             tls_key=None if config.tls_key is None else loaded.resolve(config.tls_key),
@@ -199,6 +215,8 @@ class ConditionsServers:
                 if isinstance(message, Told):
                     self._note(message)
                 elif isinstance(message, Report):
+                    if not any(each.report for each in self._processes):  # none before listens
+                        self._events.info(f"conditions are served at {self.address}")
                     process.report, process.failure = message, None
                     self._count(message)
                     self._judge()

@@ -1,12 +1,13 @@
 """Whether what is in memory is still true: the database is asked for the revisions of all tags, now and then.
 
 An answer given at a time t is true for some moment after t - OLDEST_S, or after its question came: the revisions that
-it was checked against were asked for after that. The latter holds for a question that had to wait. It waits for two
-questions to the database at most, however slow that is, and however often this process changes something meanwhile.
-While nothing is asked, the database is not asked either.
+it was checked against were asked for after that, and after everything that the processes of this server had changed.
+The latter holds for a question that had to wait. It waits for two questions to the database at most, however slow that
+is, and however often something changes meanwhile. While nothing is asked, the database is not asked either.
 """
 
 import asyncio
+import mmap
 from collections.abc import Awaitable, Callable, Sequence
 
 from backends.base import StoreError, StoreUnavailable
@@ -24,6 +25,28 @@ GIVE_UP_S = 2.0
 Revisions = dict[str, TagRevision]
 
 
+class Writes:
+    """When each process of the server last changed something, by a clock that they share.
+
+    Args:
+        memory: eight bytes for each process, which all of them have mapped.
+        number: of this process.
+    """
+
+    def __init__(self, memory: mmap.mmap, number: int = 0) -> None:
+        self._times = memoryview(memory).cast("d")
+        self._number = number
+
+    def note(self, now_s: float) -> None:
+        """Note a change by this process."""
+        self._times[self._number] = now_s
+
+    @property
+    def last_s(self) -> float:
+        """When any of them did; 0 where none has yet."""
+        return max(self._times)
+
+
 class Freshness:
     """The revisions of all tags, by name.
 
@@ -31,6 +54,7 @@ class Freshness:
         ask: the database for the revisions.
         changed: called with new ones when they have come.
         clock: seconds that only grow.
+        writes: revisions that were asked for before the last of them lack what it changed.
     """
 
     def __init__(
@@ -38,20 +62,19 @@ class Freshness:
         ask: Callable[[], Awaitable[Sequence[TagRevision]]],
         changed: Callable[[Revisions], None],
         clock: Callable[[], float],
+        writes: Writes,
     ) -> None:
-        self._ask, self._changed, self._clock = ask, changed, clock
+        self._ask, self._changed, self._clock, self._writes = ask, changed, clock, writes
         self._found: Revisions = {}
         self._asked = float("-inf")  # when the question was asked that `_found` answers
-        self._not_before = float("-inf")  # revisions that were asked for earlier lack what this process has written
         self._failed = float("-inf")
         self._asking: asyncio.Task[None] | None = None
-        self._began = float("-inf")
         self.problem: str | None = None
 
     @property
     def age_s(self) -> float:
         """How old the revisions are; infinite where they are known to lack something."""
-        return float("inf") if self._asked < self._not_before else self._clock() - self._asked
+        return float("inf") if self._asked < self._writes.last_s else self._clock() - self._asked
 
     def now(self) -> Revisions | None:
         """The revisions, if they are new enough; where they soon will not be they are asked for again, beside this."""
@@ -76,13 +99,12 @@ class Freshness:
 
     def wrote(self) -> None:
         """Take note that this process has changed something: only revisions that are asked for from now on have it."""
-        self._not_before = self._clock()
-        self._failed = float("-inf")
+        self._writes.note(self._clock())
 
     def refresh(self) -> None:
-        """Ask for the revisions, unless that is under way, or failed within the last half second."""
-        now = self._clock()
-        if self._asking is None and now - self._failed >= EVERY_S:
+        """Ask for the revisions, unless that is under way, or failed lately and nothing was changed since."""
+        is_new = self._clock() - self._failed >= EVERY_S or self._failed < self._writes.last_s
+        if self._asking is None and is_new:
             self._asking = asyncio.create_task(self._ask_now())
 
     async def _ask_now(self) -> None:

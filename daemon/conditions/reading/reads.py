@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import mmap
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,10 +16,10 @@ from backends.conditions.base import ConditionsStore
 from backends.ending import end_tasks
 from daemon.conditions.contract import as_objects, flat_row, tag_row
 from daemon.conditions.reading.content import TagContent
-from daemon.conditions.reading.freshness import Freshness, Revisions
+from daemon.conditions.reading.freshness import Freshness, Revisions, Writes
 from daemon.conditions.reading.kept import BODIES_SHARE, Bodies, Body, KeptTags
 from daemon.conditions.reading.loading import TooLarge, load
-from schemas.conditions.intervals import END, Key, TagRevision, TagStatus
+from schemas.conditions.intervals import END, GlobalTag, Key, TagRevision, TagStatus
 from schemas.conditions.rules import ConditionsRefused
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,8 @@ class Reads:
         store: asked for what is not in memory.
         memory_bytes: for tags and whole answers.
         tell: records what an operator should know.
-        clock: seconds that only grow.
+        clock: seconds that only grow, the same for all processes of the server.
+        writes: of these processes; left out where there is one.
     """
 
     def __init__(
@@ -80,13 +82,14 @@ class Reads:
         memory_bytes: int,
         tell: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
+        writes: Writes | None = None,
     ) -> None:
         self._store = store
         self._tell = tell
         self._clock = clock
         self.bodies = Bodies(memory_bytes // BODIES_SHARE)
         self.tags = KeptTags(memory_bytes - memory_bytes // BODIES_SHARE, clock)
-        self.freshness = Freshness(store.revisions, self._forget_changed, clock)
+        self.freshness = Freshness(store.revisions, self._forget_changed, clock, writes or Writes(mmap.mmap(-1, 8)))
         self._loading: dict[str, asyncio.Task[None]] = {}
         self._not_before: dict[str, float] = {}
         self._too_large: dict[int, int] = {}  # revision of each tag that does not fit, by its id
@@ -130,11 +133,14 @@ class Reads:
                 return Answer(known.body, known.etag, is_kept=True)
             asked_s = self._clock()
             async with _within_time():
-                rows = orjson.dumps([tag_row(each) for each in await self._store.tags()])
+                tags = await self._store.tags()
         except StoreUnavailable:
             if known is None:
                 raise
             return Answer(known.body, known.etag, is_kept=True, age_s=self._clock() - known.true_at_s)
+        rows = orjson.dumps([tag_row(each) for each in tags])
+        # Their own: tags that came since `revisions` were asked for, and go again, would leave those as they were.
+        revisions = {each.name: _revision(each) for each in tags}
         self._tag_list = _TagList(revisions, Body(rows), blake2b(rows, digest_size=12).hexdigest(), asked_s)
         return Answer(self._tag_list.body, self._tag_list.etag, is_memory=False)
 
@@ -143,7 +149,7 @@ class Reads:
         return answer.body.compressed() if answer.is_kept else None
 
     def wrote(self) -> None:
-        """Take note that this process has changed something: its memory is checked before it answers from it again."""
+        """Take note of a change: each process of the server checks its memory before it answers from it again."""
         self.freshness.wrote()
 
     async def close(self) -> None:
@@ -228,6 +234,10 @@ async def _within_time() -> AsyncIterator[None]:
             yield
     except TimeoutError:
         raise StoreUnavailable(f"the database has not answered within {ANSWER_WITHIN_S:g} s") from None
+
+
+def _revision(of: GlobalTag) -> TagRevision:
+    return TagRevision(id=of.id, name=of.name, status=of.status, revision=of.revision, updated_ns=of.updated_ns)
 
 
 def _etag(revision: TagRevision, begin: Key, end: Key, is_dict: bool) -> str:

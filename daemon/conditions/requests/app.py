@@ -59,7 +59,7 @@ def make_app(
     """
     api = FastAPI(title="triggerlog conditions", docs_url=None, redoc_url=None, redirect_slashes=False)
     handle_errors(api)
-    context, nested = Context(store=store, wrote=reads.wrote, tell=tell), Nested(store)
+    context, nested = Context(store=store, tell=tell), Nested(store)
     for routes in (tag_routes, list_routes, interval_routes):
         api.include_router(routes(context, nested))
     for orders in (tag_orders, list_orders, interval_orders):

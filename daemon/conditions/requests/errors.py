@@ -3,6 +3,7 @@
 A name that is taken is also under `name`, as in the reference: its client in C++ shows `name[0]` before `detail`.
 """
 
+import logging
 from collections.abc import Callable
 from http import HTTPStatus
 
@@ -12,11 +13,13 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from backends.base import StoreBusy, StoreError, StoreUnavailable
+from backends.base import BatchRejected, StoreBusy, StoreError, StoreUnavailable
 from daemon.web.access import OPEN
 from daemon.web.errors import DOCS, ApiError, defect, http_problem, invalid_request
 from schemas.api.problem import Problem
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
+
+log = logging.getLogger(__name__)
 
 STATUS = {
     RefusalKind.UNKNOWN: HTTPStatus.NOT_FOUND,
@@ -26,6 +29,7 @@ STATUS = {
     RefusalKind.INVALID: HTTPStatus.BAD_REQUEST,
 }
 AGAIN = "try again later"
+OTHER_TEXT = "write it with characters that the encoding of the database has"
 RETRY = {"retry-after": "2"}
 """Seconds after which what could not be answered now may be asked again."""
 
@@ -36,18 +40,29 @@ def answer_of(error: Exception) -> tuple[int, bytes, dict[str, str]]:
         case ConditionsRefused():
             problem = Problem(detail=error.problem, fix=error.fix, field=error.field)
             return STATUS[error.kind], _body(problem, is_name=error.kind is RefusalKind.EXISTS), {}
-        case StoreBusy():
-            return HTTPStatus.SERVICE_UNAVAILABLE, _body(Problem(detail=str(error), fix="try again")), RETRY
-        case StoreUnavailable():
-            problem = Problem(detail=f"the database is away: {error}" if error.is_away else str(error), fix=AGAIN)
-            return HTTPStatus.SERVICE_UNAVAILABLE, _body(problem), RETRY
         case StoreError():
-            return HTTPStatus.INTERNAL_SERVER_ERROR, _body(Problem(detail=str(error))), {}
+            return _of_store(error)
         case ApiError():
             # The reference has no 422.
             status = HTTPStatus.BAD_REQUEST if error.status == HTTPStatus.UNPROCESSABLE_ENTITY else error.status
             return status, _body(error.problem), dict(error.headers or {})
     return HTTPStatus.INTERNAL_SERVER_ERROR, _body(defect(error)), {}
+
+
+def _of_store(error: StoreError) -> tuple[int, bytes, dict[str, str]]:
+    match error:
+        case StoreBusy():
+            return HTTPStatus.SERVICE_UNAVAILABLE, _body(Problem(detail=str(error), fix="try again")), RETRY
+        case StoreUnavailable():
+            problem = Problem(detail=f"the database is away: {error}" if error.is_away else str(error), fix=AGAIN)
+            return HTTPStatus.SERVICE_UNAVAILABLE, _body(problem), RETRY
+    # Its words name the server and the login, which are for the log alone.
+    log.warning("what was asked is refused: %s", error)
+    if isinstance(error, BatchRejected):
+        problem = Problem(detail="the database cannot have a text or number of this", fix=OTHER_TEXT)
+        return HTTPStatus.BAD_REQUEST, _body(problem), {}
+    problem = Problem(detail="the database refuses what the server asks of it", fix="see the log of the server")
+    return HTTPStatus.INTERNAL_SERVER_ERROR, _body(problem), {}
 
 
 def _body(problem: Problem, *, is_name: bool = False) -> bytes:

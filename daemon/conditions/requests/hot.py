@@ -1,12 +1,13 @@
 """The two questions that every job asks, answered before the framework sees them: it takes as long as all the rest.
 
 A client of the contract looks for the name of its tag in the list of all, and then asks what is valid at its key.
+Whatever else changes something is noted here, so that no process answers from what it knew before.
 """
 
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qsl
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from daemon.conditions.reading.reads import Answer, Reads
 from daemon.conditions.requests.errors import answer_of
@@ -21,6 +22,7 @@ VALID = frozenset(
     PREFIX + path for path in ("payloadiovs/", "payloadiovs", "payload-iovs/query/", "payload-iovs/query")
 )
 TAGS = frozenset(PREFIX + path for path in ("globalTags", "global-tags"))
+READING = frozenset({"GET", "HEAD"})
 
 PARAMETERS = ("gtName", "majorIOV", "minorIOV", "shape")
 
@@ -45,17 +47,30 @@ class HotRoutes:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or pass on."""
-        if scope["type"] == "http" and scope["path"] in VALID:
-            await self._answered(scope, send, self._valid)
-        elif scope["type"] == "http" and scope["path"] in TAGS and not scope["query_string"]:
-            await self._answered(scope, send, self._tags)
-        else:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
+        elif "\0" in scope["path"] or b"%00" in scope["query_string"]:
+            await self._answered(scope, send, _not_stored)
+        elif scope["path"] in VALID:
+            await self._answered(scope, send, self._valid)
+        elif scope["path"] in TAGS and not scope["query_string"] and scope["method"] in READING:
+            await self._answered(scope, send, self._tags)
+        elif scope["method"] in READING:
+            await self._app(scope, receive, send)
+        else:
+            await self._app(scope, receive, self._after_order(send))
+
+    def _after_order(self, send: Send) -> Send:
+        async def answer(message: Message) -> None:
+            # Before anybody is told, and of failures, too: what became of such an order may be unknown.
+            if message["type"] == "http.response.start":
+                self._reads.wrote()
+            await send(message)
+
+        return answer
 
     async def _answered(self, scope: Scope, send: Send, answer: Callable[[Scope], Awaitable[Answer]]) -> None:
         try:
-            if scope["method"] not in ("GET", "HEAD"):
-                raise ApiError(405, f"{scope['method']} is not allowed", "ask with GET")  # noqa: TRY301 - answered here
             found = await answer(scope)
         except Exception as error:  # a defect, too, is answered in JSON; the server logs it
             status, body, headers = answer_of(error)
@@ -67,6 +82,8 @@ class HotRoutes:
         await self._send_answer(scope, send, found)
 
     async def _valid(self, scope: Scope) -> Answer:
+        if scope["method"] not in READING:
+            raise ApiError(405, f"{scope['method']} is not allowed", "ask with GET")
         tag, key, is_dict = question(scope["query_string"])
         answer = await self._reads.valid_at(tag, key, is_dict=is_dict)
         self._counted(answer)
@@ -100,6 +117,10 @@ async def _send(send: Send, status: int, headers: list[tuple[bytes, bytes]], bod
         headers = [*headers, (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body or b""})
+
+
+async def _not_stored(_: Scope) -> Answer:
+    raise ApiError(400, "it has a character that no database stores", "leave out NUL (%00)", field="address")
 
 
 def _matches(wanted: str, etag: str) -> bool:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from daemon.conditions.contract import each_interval, interval, interval_row
 from daemon.conditions.requests.routes.bulk import read_bulk
 from daemon.conditions.requests.routes.nested import STEP, Nested
-from daemon.conditions.requests.routes.paging import Filter, Listing, Order, Paging
+from daemon.conditions.requests.routes.paging import Filter, Listing, Order, Paging, last_without
 from daemon.conditions.requests.routes.routing import Context, at, json, new_router
 from schemas.api.conditions import IovAttachment, NewPayloadIov
 from schemas.conditions.intervals import LARGEST, Interval, Key, NewInterval, PayloadList
@@ -24,12 +24,18 @@ LISTING: Listing[Row] = Listing(
     sorts={
         "id": lambda row: row[0].id,
         "payload_url": lambda row: row[0].url,
-        "major_iov": lambda row: row[0].start,
+        "checksum": lambda row: row[0].checksum,
+        "major_iov": lambda row: row[0].start.major,
         "minor_iov": lambda row: row[0].start.minor,
-        "payload_list": lambda row: row[0].list or "",
+        "major_iov_end": lambda row: row[0].end.major,
+        "minor_iov_end": lambda row: row[0].end.minor,
+        "payload_list": lambda row: last_without(row[0].list),
+        "global_tag": lambda row: last_without(row[1].tag if row[1] else None),
+        "payload_type": lambda row: last_without(row[1].type if row[1] else None),
         "inserted": lambda row: row[0].inserted_ns,
     },
     texts=lambda row: (row[0].url, row[0].list),
+    default="id",
 )
 
 
@@ -99,7 +105,6 @@ def interval_orders(context: Context) -> APIRouter:
         if given.global_tag is not None:
             _see_tag(await store.payload_list(given.payload_list), given.global_tag)
         attached = await store.attach_interval(given.payload_list, given.piov_id)
-        context.wrote()
         return json(interval(attached))
 
     @at(routes, "POST", "bulk_piov", "payload-iovs/bulk")
@@ -110,7 +115,6 @@ def interval_orders(context: Context) -> APIRouter:
             await store.insert(bulk.lists)
         except ConditionsRefused as refusal:
             raise bulk.named(refusal) from None
-        context.wrote()
         return Response()  # empty, as in the reference
 
     @at(
@@ -163,7 +167,6 @@ async def _page(rows: AsyncIterator[Row], paging: Paging) -> Response:
 
 async def _delete(context: Context, tag: str, of_type: str, start: Key, end: Key) -> Response:
     await context.store.remove_interval(tag, of_type, start, end)
-    context.wrote()
     return json({"detail": f"PayloadIOV of {of_type} at {start.major} {start.minor} deleted."})
 
 

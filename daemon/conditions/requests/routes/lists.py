@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Response
 
 from daemon.conditions.contract import flat_rows, list_head, list_row, payload_type
 from daemon.conditions.requests.routes.nested import Nested
-from daemon.conditions.requests.routes.paging import Filter, Listing, Paging
+from daemon.conditions.requests.routes.paging import Filter, Listing, Paging, last_without
 from daemon.conditions.requests.routes.routing import Context, at, json, new_router
 from schemas.api.conditions import ListAttachment, NewList, NewType
 from schemas.conditions.intervals import PayloadList, PayloadType
@@ -22,7 +22,7 @@ LISTS: Listing[PayloadList] = Listing(
     sorts={
         "id": lambda each: each.id,
         "name": lambda each: each.name,
-        "global_tag": lambda each: each.tag or "",
+        "global_tag": lambda each: last_without(each.tag),
         "payload_type": lambda each: each.type,
         "iov_count": lambda each: each.intervals,
         "created": lambda each: each.created_ns,
@@ -91,35 +91,30 @@ def list_orders(context: Context) -> APIRouter:
     async def add_type(given: NewType) -> Response:
         """Add a payload type."""
         made = await store.add_type(given.name)
-        context.wrote()
         return json(payload_type(made))
 
     @at(routes, "DELETE", "deletePayloadType/{name}", "payload-types/{name}/delete")
     async def delete_type(name: str) -> Response:
         """Remove a payload type that no list has."""
         await store.remove_type(name)
-        context.wrote()
         return json({"detail": f"Payload Type {name} deleted."})
 
     @at(routes, "POST", "pl", "payload-lists")
     async def add_list(given: NewList) -> Response:
         """Add an empty list of a type, in no tag."""
         made = await store.add_list(given.payload_type)
-        context.wrote()
         return json(list_head(made))
 
     @at(routes, "PUT", "pl_attach", "payload-lists/attach")
     async def attach_list(given: ListAttachment) -> Response:
         """Give a list to a tag."""
         attached = await store.attach_list(given.global_tag, given.payload_list)
-        context.wrote()
         return json(list_head(attached))
 
     @at(routes, "DELETE", "deletePayloadList/{name}", "payload-lists/{name}/delete")
     async def delete_list(name: str) -> Response:
-        """Remove a list that no tag has, and that has no intervals."""
+        """Remove a list that has no intervals, and from the tag that has it."""
         await store.remove_list(name)
-        context.wrote()
         return json({"detail": f"Payload List {name} deleted."})
 
     return routes

@@ -34,7 +34,9 @@ class Paging:
     search: Annotated[
         str | None, Query(description="Only rows with this text in one of their names, whatever its case.")
     ] = None
-    sort: Annotated[str | None, Query(description="Field by which rows are sorted; by id otherwise.")] = None
+    sort: Annotated[
+        str | None, Query(description="Field by which rows are sorted; otherwise the name, of intervals the id.")
+    ] = None
     order: Annotated[Order, Query(description="`asc` or `desc`.")] = Order.ASCENDING
 
     @property
@@ -61,16 +63,23 @@ class Paging:
 T = TypeVar("T")
 
 
+def last_without(name: str | None) -> tuple[bool, str]:
+    """Sort by a name that may lack, as PostgreSQL does: rows without it are the last ones in ascending order."""
+    return name is None, name or ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Listing(Generic[T]):
     """How a list is paged.
 
     row: what stands for one of it in a page. sorts: its value by the field it is sorted by. texts: what is searched.
+    default: the field where none is given.
     """
 
     row: Callable[[T], Mapping[str, Any]]
     sorts: Mapping[str, Callable[[T], Any]]
     texts: Callable[[T], Iterable[str | None]]
+    default: str = "name"
 
     def key(self, sort: str | None) -> Callable[[T], Any]:
         """What rows are sorted by.
@@ -78,19 +87,19 @@ class Listing(Generic[T]):
         Raises:
             ApiError: there is no such field.
         """
-        if sort is None:
-            return self.sorts["id"]
-        if sort not in self.sorts:
-            raise ApiError(400, f"{sort[:60]!r} is no field to sort by", suggestion(sort, self.sorts), field="sort")
-        return self.sorts[sort]
+        by = self.default if sort is None else sort
+        if by not in self.sorts:
+            raise ApiError(400, f"{by[:60]!r} is no field to sort by", suggestion(by, self.sorts), field="sort")
+        return self.sorts[by]
 
     def has(self, each: T, search: str | None) -> bool:
         """Whether a row is searched for."""
         return not search or any(text and search.lower() in text.lower() for text in self.texts(each))
 
     def sorted(self, found: Iterable[T], paging: Paging) -> list[T]:
-        """Rows in the order that is asked for."""
-        return sorted(found, key=self.key(paging.sort), reverse=paging.order is Order.DESCENDING)
+        """Rows in the order that is asked for; those that are alike in it by ascending id."""
+        by_id = sorted(found, key=self.sorts["id"])
+        return sorted(by_id, key=self.key(paging.sort), reverse=paging.order is Order.DESCENDING)
 
     def answer(self, every: Iterable[T], paging: Paging) -> Response:
         """A page of those that are searched for."""

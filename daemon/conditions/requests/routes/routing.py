@@ -18,18 +18,13 @@ Handler = Callable[..., Awaitable[Response]]
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What the routes need.
-
-    wrote: called after every order. tell: records what an operator should know.
-    """
+    """The needs of the routes. tell: records what an operator should know."""
 
     store: ConditionsStore
-    wrote: Callable[[], None]
     tell: Callable[[str], None]
 
-    def wrote_tag(self, what: str, request: Request) -> None:
+    def tell_tag(self, what: str, request: Request) -> None:
         """An order about a whole tag was carried out: it is an event, with where it came from."""
-        self.wrote()
         self.tell(f"{what} (ordered from {client_of(request.scope)})")
 
 

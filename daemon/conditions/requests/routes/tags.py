@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from daemon.conditions.contract import changed_tag, created_tag, status, tag_row
 from daemon.conditions.requests.routes.nested import Nested
-from daemon.conditions.requests.routes.paging import Listing, Paging
+from daemon.conditions.requests.routes.paging import Listing, Paging, last_without
 from daemon.conditions.requests.routes.routing import Context, at, json, new_router
 from daemon.web.errors import ApiError
 from schemas.api.conditions import Name, NewStatus, NewTag
@@ -19,7 +19,7 @@ LISTING: Listing[GlobalTag] = Listing(
     sorts={
         "id": lambda tag: tag.id,
         "name": lambda tag: tag.name,
-        "author": lambda tag: tag.author,
+        "author": lambda tag: last_without(tag.author or None),
         "status": lambda tag: tag.status,
         "created": lambda tag: tag.created_ns,
         "updated": lambda tag: tag.updated_ns,
@@ -96,28 +96,28 @@ def tag_orders(context: Context) -> APIRouter:
     async def add_tag(given: NewTag, request: Request) -> Response:
         """Add a tag without lists."""
         made = await store.add_tag(given.name, given.status, given.author or "")
-        context.wrote_tag(f"global tag {made.name} was added, {made.status}", request)
+        context.tell_tag(f"global tag {made.name} was added, {made.status}", request)
         return json(created_tag(made))
 
     @at(routes, "POST", "cloneGlobalTag/{source}/{name}", "global-tags/{source}/clone/{name}")
     async def clone_tag(source: str, name: Name, request: Request) -> Response:
         """Make an unlocked tag that answers as another one does."""
         made = await store.clone_tag(source, name)
-        context.wrote_tag(f"global tag {source} was cloned to {made.name}", request)
+        context.tell_tag(f"global tag {source} was cloned to {made.name}", request)
         return json(tag_row(made))
 
     @at(routes, "PUT", "gt_change_status/{name}/{new}", "global-tags/{name}/change-status/{new}")
     async def change_status(name: str, new: str, request: Request) -> Response:
         """Change the status of a tag; a frozen one stays frozen."""
         changed = await store.set_status(name, _status(new))
-        context.wrote_tag(f"global tag {name} is {changed.status}", request)
+        context.tell_tag(f"global tag {name} is {changed.status}", request)
         return json(changed_tag(changed))
 
     @at(routes, "DELETE", "deleteGlobalTag/{name}", "global-tags/{name}/delete")
     async def delete_tag(name: str, request: Request) -> Response:
         """Remove a tag with its lists and their intervals."""
         await store.remove_tag(name)
-        context.wrote_tag(f"global tag {name} was removed", request)
+        context.tell_tag(f"global tag {name} was removed", request)
         return json({"detail": f"Global tag {name} deleted."})
 
     return routes

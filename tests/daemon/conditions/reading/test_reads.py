@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import mmap
 import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from backends.base import StoreUnavailable
 from backends.memory.conditions import MemoryConditionsStore
 from daemon.conditions.clients import AGENT_LETTERS, Use, Uses
 from daemon.conditions.reading import freshness, reads
-from daemon.conditions.reading.freshness import Freshness
+from daemon.conditions.reading.freshness import Freshness, Writes
 from daemon.conditions.reading.reads import Reads
 from schemas.conditions.intervals import END, Key, ListContent, NewInterval, TagRevision, TagStatus, ValidAt
 from tests.support.conditions import bpm
@@ -105,7 +106,36 @@ async def test_revisions_are_asked_for_every_half_second_while_something_is_aske
     assert store.asked == []
 
 
-async def test_what_another_process_wrote_is_answered_after_a_second_at_most() -> None:
+async def test_what_another_process_of_the_server_wrote_is_answered_at_once() -> None:
+    store, clock, memory = Counted(), Clock(), mmap.mmap(-1, 16)
+    await fill(store, "physics", types=1, intervals=3)
+    one, other = (Reads(store, 2**26, print, clock, Writes(memory, number)) for number in range(2))
+    await in_memory(one, "physics")
+    await one.list_tags()
+    name = (await store.tag_lists("physics"))["type_000"]
+    for major in (10**6, 10**7):
+        clock.now_s += 0.001
+        await store.insert({name: some_intervals([major], "new")})
+        await store.add_tag(f"tag {major}", TagStatus.LOCKED)
+        other.wrote()
+        assert (await rows_of(one, "physics", major))[0][1] == f"new/{major}.json"
+        assert f"tag {major}" in [each["name"] for each in json.loads((await one.list_tags()).body.plain)]
+    await one.close()
+
+
+async def test_a_tag_that_came_and_went_is_not_in_the_list_again() -> None:
+    """The list is newer than the revisions that were asked for before it, and these are as they were afterwards."""
+    store, clock = Counted(), Clock()
+    found = Reads(store, 2**26, print, clock)
+    await found.valid_at("nobody", Key(0, 0))
+    await store.add_tag("short", TagStatus.UNLOCKED)
+    assert b"short" in (await found.list_tags()).body.plain
+    await store.remove_tag("short")
+    found.wrote()
+    assert (await found.list_tags()).body.plain == b"[]"
+
+
+async def test_what_another_server_wrote_is_answered_after_a_second_at_most() -> None:
     store, clock = Counted(), Clock()
     await fill(store, "physics", types=1, intervals=3)
     found = Reads(store, 2**26, print, clock)
@@ -147,7 +177,7 @@ async def test_an_answer_that_was_asked_before_an_order_does_not_prove_what_is_a
     def revision(number: int) -> TagRevision:
         return TagRevision(id=1, name="physics", status=TagStatus.LOCKED, revision=number, updated_ns=number)
 
-    found = Freshness(ask, lambda _: None, clock)
+    found = Freshness(ask, lambda _: None, clock, Writes(mmap.mmap(-1, 8)))
     before = asyncio.create_task(found.fresh())
     await eventually(lambda: len(answers) == 1)
     clock.now_s += 0.1
@@ -168,7 +198,7 @@ async def test_a_question_is_answered_however_often_this_process_changes_somethi
         await asyncio.sleep(0.003)
         return []
 
-    found = Freshness(ask, lambda _: None, time.monotonic)
+    found = Freshness(ask, lambda _: None, time.monotonic, Writes(mmap.mmap(-1, 8)))
 
     async def write() -> None:
         while True:
@@ -191,7 +221,7 @@ async def test_a_question_is_answered_where_the_database_takes_longer_than_an_an
         clock.now_s += 1.5
         return []
 
-    found = Freshness(ask, lambda _: None, clock)
+    found = Freshness(ask, lambda _: None, clock, Writes(mmap.mmap(-1, 8)))
     async with asyncio.timeout(60):
         assert await found.fresh() == {}
     assert asked == 1

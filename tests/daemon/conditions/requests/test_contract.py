@@ -250,6 +250,63 @@ async def test_pages_are_searched_sorted_and_cut(api: Served) -> None:
         assert refused["field"] == field, refused
 
 
+async def test_pages_are_sorted_by_every_field_of_the_reference(api: Served) -> None:
+    lists = await a_tag(api, types=("Alpha", "Beta"))
+    await attach(api, lists["Beta"], "b", 1, 7, 9, 2)
+    await attach(api, lists["Alpha"], "c", 3, 5, 4, 6)
+    await attach(api, lists["Alpha"], "a", 1, 9, 3, 4)
+    await ask(api, "POST", "piov", {"payload_url": "loose", "checksum": "", "major_iov": 2, "minor_iov": 0})
+    orders = {
+        "id": "bcal",
+        "payload_url": "abcl",
+        "checksum": "labc",
+        "major_iov": "balc",
+        "minor_iov": "lcba",
+        "major_iov_end": "acbl",
+        "minor_iov_end": "bacl",
+        "payload_list": "cabl",  # PostgreSQL has rows without one last
+        "global_tag": "bcal",
+        "payload_type": "cabl",
+        "inserted": "bcal",
+    }
+    for field, order in orders.items():
+        found = await ask(api, "GET", f"piov?page=1&sort={field}")
+        assert "".join(each["payload_url"][0] for each in found["results"]) == order, field
+    found = await ask(api, "GET", "piov?page=1&sort=global_tag&order=desc")
+    assert "".join(each["payload_url"][0] for each in found["results"]) == "lbca"  # ids ascend among equals
+    await a_tag(api, "another", ())
+    for path in ("globalTags", "pt", "pl"):
+        names = [each["name"] for each in (await ask(api, "GET", f"{path}?page=1"))["results"]]
+        assert names == sorted(names) != []
+
+
+NO_NAMES = ["%00", "a%00b", "%CE%A9", "%EF%BF%BF", "%ED%A0%80", "x" * 3000]
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+async def test_a_name_that_no_database_has_is_refused_in_one_sentence(api: Served, name: str) -> None:
+    await a_tag(api)
+    for method, path in (
+        ("GET", f"globalTag/{name}"),
+        ("GET", f"globalTag/{name}?light=1"),
+        ("GET", f"payload-lists/by-name/{name}"),
+        ("GET", f"payload-lists/by-name/{name}/intervals"),
+        ("POST", f"cloneGlobalTag/{name}/copy"),
+        ("PUT", f"gt_change_status/{name}/locked"),
+        ("DELETE", f"deleteGlobalTag/{name}"),
+        ("DELETE", f"deletePayloadType/{name}"),
+        ("DELETE", f"deletePayloadList/{name}"),
+        ("DELETE", f"deletePayloadIOV/{name}/Beam/1/1"),
+        ("DELETE", f"deletePayloadIOV/physics/{name}/1/1"),
+    ):
+        answer = await api.client.request(method, path)
+        detail = answer.json()["detail"]
+        assert answer.status_code == (400 if "%00" in name else 404), (path, detail)
+        assert re.fullmatch(r"[^@\n]+; [^@\n]+", detail)
+    for path in (f"gtPayloadLists/{name}", query(name, 1, 1), f"piov?page=1&payload_list={name}"):
+        assert (await api.client.get(path)).status_code == (400 if "%00" in name else 200)
+
+
 async def test_bulk_obeys_the_rules_of_attaching(api: Served) -> None:
     lists = await a_tag(api, types=("Alpha", "Beta"))
 
@@ -445,13 +502,21 @@ async def test_what_is_no_json_or_not_allowed_is_answered_in_json(api: Served) -
 async def test_types_and_lists_that_are_used_stay(api: Served) -> None:
     beam = (await a_tag(api))["Beam"]
     assert "Beam" in (await ask(api, "DELETE", "deletePayloadType/Beam", status=409))["detail"]
-    assert "physics" in (await ask(api, "DELETE", f"deletePayloadList/{beam}", status=409))["detail"]
+    await attach(api, beam, "u", 1, 0)
+    assert "1 interval" in (await ask(api, "DELETE", f"deletePayloadList/{beam}", status=409))["detail"]
+    await ask(api, "PUT", "gt_change_status/physics/locked")
+    assert "locked" in (await ask(api, "DELETE", "deletePayloadIOV/physics/Beam/1/0", status=409))["detail"]
+    await ask(api, "PUT", "gt_change_status/physics/unlocked")
     loose = (await ask(api, "POST", "pl", {"payload_type": "Beam"}))["name"]
     await attach(api, loose, "u", 1, 0)
     assert "1 interval" in (await ask(api, "DELETE", f"deletePayloadList/{loose}", status=409))["detail"]
     await ask(api, "DELETE", "deleteGlobalTag/physics")
     empty = (await ask(api, "POST", "pl", {"payload_type": "Beam"}))["name"]
     assert empty in (await ask(api, "DELETE", f"deletePayloadList/{empty}"))["detail"]
+    (of_tag,) = (await a_tag(api, "other", ("Dipole",))).values()
+    assert of_tag in (await ask(api, "DELETE", f"deletePayloadList/{of_tag}"))["detail"]
+    assert await ask(api, "GET", "gtPayloadLists/other") == {}
+    await ask(api, "DELETE", "deletePayloadType/Dipole")
 
 
 async def test_a_list_of_another_tag_is_not_taken_for_this_one(api: Served) -> None:
