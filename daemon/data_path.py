@@ -13,10 +13,12 @@ from daemon.core.outcome import CommandFailed, cannot_listen
 from daemon.core.outside import Outside
 from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
+from daemon.pipeline.announced import AnnouncedRuns
 from daemon.pipeline.intake import Intake, open_intake
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import InStore, RecoveredGroup, ask_store, recover_group, runs_of
 from daemon.sources.base import Source
+from daemon.sources.counters import Counters
 from daemon.sources.kinds import make_source, tls_contexts
 from schemas.config import Config
 
@@ -52,14 +54,28 @@ class DataPath:
         self._outside = outside
         self._events = events
         self._superseded = superseded
+        self._announced = AnnouncedRuns(loaded.state_dir, outside, events)
+        self._counters = {
+            section.name: Counters(self.groups[section.name], section.trigger_bits, loaded.state_dir, outside, events)
+            for section in loaded.config.groups
+            if section.trigger_bits is not None
+        }
         self._committing: list[asyncio.Task[None]] = []
 
     @fail_stop(CommandFailed)
     async def open(self) -> None:
         """Open the intakes: from now on sources can start, whether the store answers or not."""
+        await self._announced.load()
+        for counters in self._counters.values():
+            await counters.load()
         for name, group in self.groups.items():
             self.intakes[name] = await open_intake(
-                group, self._config, self._state_dir, self._events, outside=self._outside
+                group,
+                self._config,
+                self._state_dir,
+                self._events,
+                outside=self._outside,
+                after_record=self._announced.last_record(name),
             )
             self.intakes[name].start()
 
@@ -85,8 +101,9 @@ class DataPath:
         Raises:
             CommandFailed: an address is taken.
         """
+        intakes = self.intakes | {name: counters.into(self.intakes[name]) for name, counters in self._counters.items()}
         for index, section in enumerate(self._config.sources):
-            source = make_source(section, self.intakes, self._events, self._tls[index])
+            source = make_source(section, intakes, self._events, self._tls[index])
             try:
                 await source.start()
             except OSError as error:
@@ -121,11 +138,19 @@ class DataPath:
             self._committing.append(tasks.create_task(pipeline.run(), name=f"committer {name}"))
         return await done_before(stop, self._catch_up()) is not None
 
+    async def announce_run(self, epoch: int) -> dict[str, int | None]:
+        """Announce a restart of the timing system to all groups; see `AnnouncedRuns.announce`."""
+        return await self._announced.announce(
+            epoch, {name: intake for name, intake in self.intakes.items() if not intake.group.reports}
+        )
+
     @fail_stop()
     async def stop_taking(self) -> None:
         """Take nothing more, and close the open triggers."""
         for source in self.sources:
             await source.stop()
+        for counters in self._counters.values():
+            await counters.close()
         self._events.taking_no_more()
         for pipeline in self.pipelines.values():
             pipeline.end()
@@ -213,7 +238,9 @@ class DataPath:
         """Let what the intakes' logs hold go on: each as far as its own pipeline has room."""
         async with asyncio.TaskGroup() as catching_up:
             for name, intake in self.intakes.items():
-                catching_up.create_task(intake.catch_up(self.pipelines[name]), name=f"catching up {name}")
+                catching_up.create_task(
+                    intake.catch_up(self.pipelines[name], self._announced), name=f"catching up {name}"
+                )
 
 
 def _way_out(group: str, readings: int) -> str:

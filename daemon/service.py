@@ -43,6 +43,7 @@ from daemon.telemetry.store.watch import StoreWatch
 from daemon.tiers.keeper import TierKeeper
 from daemon.workloads.workloads import Workloads
 from schemas.api.status import Status
+from schemas.checking.dsn import Feature, supports
 from schemas.config import Config
 from schemas.states import DaemonState
 
@@ -154,7 +155,9 @@ class Service:
         self._store_report = report
         self._store_watch = StoreWatch(self.store, report, config, events, looked=self._note_risk)
         self.calibrations = Calibrations(
-            conditions_store_of(loaded, connections=2),
+            conditions_store_of(loaded, connections=2)
+            if supports(config.database.backend, Feature.CONDITIONS)
+            else None,
             config.conditions,
             config.groups,
             folder=loaded.path.parent,
@@ -248,13 +251,12 @@ class Service:
         """Where it listens."""
         return Addresses(api=self._api.address, sources=tuple(source.status().address for source in self._path.sources))
 
-    def announce_run(self, epoch: int) -> dict[str, int | None]:
+    async def announce_run(self, epoch: int) -> dict[str, int | None]:
         """The timing system was restarted, and has this epoch now, 0 where nobody knows it.
 
-        Returns the new run by group; None where it begins later.
+        Returns the new run by group; None where it begins later. Raises OSError: nothing is announced.
         """
-        pipelines = {name: each for name, each in self.pipelines.items() if not each.group.reports}
-        return {name: pipeline.announce_run(epoch) for name, pipeline in pipelines.items()}
+        return await self._path.announce_run(epoch)
 
     # --- startup, serve, shutdown -------------------------------------------------------------------------------
 

@@ -25,7 +25,8 @@ def ledger_dtype(instruments: int) -> np.dtype[Any]:
 
     run, trigger: the identity.
     epoch: the timing system's counter of restarts at this trigger; 0 = unknown.
-    skipped: how many trigger numbers of the run, next below this one, no trigger was closed for.
+    skipped: how many trigger numbers of the run, next below this one, nothing had come of when it closed; at least one
+    of a trigger that was placed later. Some may have come since: `SkippedTriggers` counts anew.
     time_ns: the trigger's own time (ns since 1970-01-01 UTC, by the instruments' clocks); what stores partition by.
     first_ns, last_ns: earliest and latest timestamp among its readings (instruments' clocks).
     first_received_ns, last_received_ns, closed_ns: by the daemon's clock, in ns since 1970-01-01 UTC; the last reading

@@ -1,5 +1,6 @@
 """Marks: events that a person notes ("beam study began"), kept with the data."""
 
+import unicodedata
 from dataclasses import dataclass
 from typing import Annotated, Self
 from uuid import UUID
@@ -11,6 +12,18 @@ from schemas.checking.problems import refuse, wrong
 TEXT_MOST = 200
 AUTHOR_MOST = 60
 TimeNs = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+REFUSED = frozenset({"Cc", "Cs", "Zl", "Zp"})
+"""Categories of characters (Unicode, chapter 4.5) that end a line, or are no text."""
+
+TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""These show what follows in another order (Unicode, annex 9)."""
+
+
+def is_shown(character: str) -> bool:
+    """Whether a character may stand in one line of text; spaces of all kinds and emoji may."""
+    return unicodedata.category(character) not in REFUSED and character not in TURNING
 
 
 class Mark(BaseModel):
@@ -35,7 +48,7 @@ class Mark(BaseModel):
         found = [
             wrong("it has control characters, or nothing to read", "write one line of text", name)
             for name in ("text", "author")
-            if (value := getattr(self, name)) is not None and not (value.isprintable() and value.strip())
+            if (value := getattr(self, name)) is not None and not (all(map(is_shown, value)) and value.strip())
         ]
         if self.until_ns is not None and self.until_ns <= self.time_ns:
             found.append(wrong("it is not after time_ns", "give a later time, or none for a moment", "until_ns"))

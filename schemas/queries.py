@@ -138,20 +138,11 @@ class LedgerRows:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LedgerNeighbours:
-    """The ledger rows of a run right below and right above a trigger number, in ascending order; of an end, only one.
-
-    Only for whoever writes them: they need not be of one snapshot.
-    """
-
-    group: InstrumentGroup
-    run: int
-    trigger: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class SkippedTriggers:
-    """The ledger rows with skipped > 0 and start_ns <= time_ns < end_ns, newest first, at most `most`."""
+    """The ledger rows that follow a gap, with start_ns <= time_ns < end_ns, newest first, at most `most`.
+
+    `skipped` of them is what is skipped by now. Below the first trigger of a run there is no gap.
+    """
 
     group: InstrumentGroup
     start_ns: int
@@ -264,7 +255,8 @@ TOTALS = np.dtype(
 run: 0 where nothing is stored.
 stored: rows (documents) of readings: `rows` layout readings, `arrays` layout triggers.
 dropped: the same that was dropped by retention, by the account of that; its ledger is there.
-triggers, expected, arrived, skipped: rows of the ledger, and the sums of these columns.
+triggers, expected, arrived: rows of the ledger, and the sums of these columns.
+skipped: numbers between the first and the last trigger of the run that the ledger has no row of.
 first_ns, last_ns: its earliest and latest reading, by the ledger (ns since 1970-01-01 UTC); 0 without any.
 sequence: the journal position; of several loggers the highest.
 account_triggers, account_readings: sums of the accounts of all loggers that wrote the group, `JournalPosition`.
@@ -282,7 +274,6 @@ Selection = (
     | LedgerTail
     | LedgerEnds
     | LedgerRows
-    | LedgerNeighbours
     | SkippedTriggers
     | TriggersReadings
     | Snapshot

@@ -19,6 +19,7 @@ class InstrumentState(StrEnum):
     """How an instrument did lately; the page shows each by a glyph as well as by colour."""
 
     OK = "ok"
+    IDLE = "idle"  # no trigger lately: nothing says how it is
     LATE = "late"  # its last readings came after their trigger had closed
     MISSING = "missing"  # absent from some of the last triggers
     DESYNCHRONISED = "desynchronised"  # its trigger numbers or its clock are out of step with those of the others
@@ -32,6 +33,7 @@ class SlipKind(StrEnum):
     SLIPPED = "slipped"  # its timestamps are those of other triggers: its numbers slipped, or its clock
     CLOCK = "clock"  # its timestamps are those of no trigger
     STUCK = "stuck"  # its trigger number stands still
+    IRREGULAR = "irregular"  # its trigger numbers and timestamps differ by changing amounts
 
 
 class Severity(StrEnum):
@@ -57,25 +59,25 @@ class AlarmSeverity(StrEnum):
 
 
 class AlarmCause(StrEnum):
-    """What gives rise to an alarm."""
+    """Causes of alarms, the most harmful first: data, then instruments, then times."""
 
     STORE = "store"  # the database does not answer
-    DEAD = "dead"  # the database rejected readings for good
     LOST = "lost"  # readings got lost on their way to the daemon
-    SKIPPED = "skipped"  # trigger numbers never came
-    EPOCHS = "epochs"  # a group's epoch changes with each trigger
-    ASIDE = "aside"  # readings are for no trigger that is known
+    DEAD = "dead"  # the database rejected readings for good
+    JOURNAL = "journal"  # the disk of the state folder takes nothing
     BACKPRESSURE = "backpressure"  # senders have to wait
-    DURABILITY = "durability"  # the server keeps less than is asked of it
-    DESYNCHRONISED = "desynchronised"  # instruments are out of step
-    STALE = "stale"  # no readings come
-    CLOCK = "clock"  # a group's times and the node's clock differ
-    INSTRUMENTS = "instruments"  # instruments are missing
-    LATENCY = "latency"  # commits take too long
-    BACKLOG = "backlog"  # too many triggers wait
     FILLING = "filling"  # the room to wait in runs out
     DISK = "disk"  # the disk of the embedded database runs out
-    JOURNAL = "journal"  # the disk of the state folder takes nothing
+    DURABILITY = "durability"  # the server keeps less than is asked of it
+    ASIDE = "aside"  # readings are for no trigger that is known
+    EPOCHS = "epochs"  # a group's epoch changes with each trigger
+    STALE = "stale"  # no readings come
+    INSTRUMENTS = "instruments"  # instruments are missing
+    DESYNCHRONISED = "desynchronised"  # instruments are out of step
+    SKIPPED = "skipped"  # trigger numbers never came
+    CLOCK = "clock"  # a group's times and the node's clock differ
+    BACKLOG = "backlog"  # too many triggers wait
+    LATENCY = "latency"  # commits take too long
     RETENTION = "retention"  # its limits cannot be met
     DECIMATION = "decimation"  # readings that have to be reduced cannot be
     TIERS = "tiers"  # one takes more than it may, or nothing can be moved
@@ -95,6 +97,7 @@ class Attention(StrEnum):
 
 STATE_LETTERS: dict[str, InstrumentState] = {
     "o": InstrumentState.OK,
+    "i": InstrumentState.IDLE,
     "l": InstrumentState.LATE,
     "m": InstrumentState.MISSING,
     "d": InstrumentState.DESYNCHRONISED,

@@ -7,7 +7,7 @@ from daemon.alarms.causes import alarms
 from daemon.alarms.memory import Acknowledged, Memory, Shelf
 from schemas.api.alarms import SHELVED_MOST_S, AlarmStatus
 from schemas.api.status import Status
-from schemas.states import AlarmSeverity, Attention, DaemonState
+from schemas.states import AlarmCause, AlarmSeverity, Attention, DaemonState
 
 CLEAR_AFTER_S = 3.0
 """A cause has to be gone for so long before its alarm goes: one that flickers would train people to look away."""
@@ -17,6 +17,9 @@ WORSE = 2.0
 
 AWAY_MOST_S = 600.0
 """After a restart that took longer, an alarm whose beginning the status does not tell may be another one."""
+
+JUMP_S = 5.0
+"""By so much more or less than passed, the daemon's clock was set; what is less it was slewed."""
 
 RETURNS_WITHIN_S = 30.0
 """So long after its start a daemon has found out what was wrong before: at first it has heard of no instrument."""
@@ -91,13 +94,16 @@ class AlarmBoard:
         self._shelves = dict(self._before.shelves)
         self._running_s: float | None = None  # since when the daemon commits
         self._now_s = self._before.saved_s
+        self._up_s: float | None = None  # how long the daemon had been up then, in seconds that no clock changes
 
     def update(self, status: Status) -> list[AlarmStatus]:
         """Take in a snapshot; return the alarms in force, as `shown`."""
         now_s = status.time_ns / 1e9
-        if now_s < self._now_s:
-            self._shift(now_s - self._now_s)
-        self._now_s = now_s
+        passed_s = 0.0 if self._up_s is None else status.uptime_s - self._up_s
+        jump_s = now_s - self._now_s - passed_s
+        if now_s < self._now_s or (self._up_s is not None and abs(jump_s) >= JUMP_S):
+            self._shift(jump_s)
+        self._now_s, self._up_s = now_s, status.uptime_s
         if self._running_s is None and status.state is DaemonState.RUNNING:
             self._running_s = now_s
         for alarm in alarms(status, frozenset(self._entries) | self._returning.keys()):
@@ -121,11 +127,10 @@ class AlarmBoard:
         return self.shown()
 
     def shown(self) -> list[AlarmStatus]:
-        """The alarms in force; new ones first, the most severe of them on top."""
-        lasting = [entry for entry in self._entries.values() if entry.has_lasted]
-        found = [(entry.alarm.severity, entry.since_s, self._status(entry)) for entry in lasting]
-        found.sort(key=lambda each: (ORDER.index(each[2].attention), *each[:2]))
-        return [status for *_, status in found]
+        """The alarms in force; new ones first, the most severe and the most harmful of them on top."""
+        found = [(entry.alarm, self._status(entry)) for entry in self._entries.values() if entry.has_lasted]
+        found.sort(key=lambda each: (ORDER.index(each[1].attention), each[0].severity, HARM.index(each[0].cause)))
+        return [status for _, status in found]
 
     def in_force(self) -> list[InForce]:
         """The alarms in force."""
@@ -177,7 +182,7 @@ class AlarmBoard:
         return Memory(saved_s=self._now_s, acknowledged=self._returning | acknowledged, shelves=self._shelves)
 
     def _shift(self, by_s: float) -> None:
-        """The daemon's clock was set back: move what is remembered along, or it would be of the future."""
+        """The daemon's clock was set: move what is remembered along, or it would be of the future, or end at once."""
         for entry in self._entries.values():
             entry.since_s, entry.seen_s = entry.since_s + by_s, entry.seen_s + by_s
             entry.acknowledged = entry.acknowledged and entry.acknowledged.moved(by_s)
@@ -222,6 +227,7 @@ class AlarmBoard:
 
 
 ORDER = (Attention.NEW, Attention.ACKNOWLEDGED, Attention.SHELVED)
+HARM = list(AlarmCause)
 
 
 def _ns(seconds: float) -> int:

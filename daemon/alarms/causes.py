@@ -60,7 +60,7 @@ def _store(status: Status) -> Iterator[Alarm]:
     look = (
         "it is tried again by itself; if it stays away, see `journalctl -u triggerlog` and the free space of the disk"
         if store.embedded
-        else f"check that {store.target} answers ({asked}network, free space); it is tried again by itself"
+        else f"see to what it says, or that {store.target} answers ({asked}network, free space); it is tried again"
     )
     yield Alarm(
         cause=Cause.STORE,
@@ -173,6 +173,8 @@ MENDS = {
     SlipKind.SLIPPED: "Compare its trigger counter with another's: where it differs set it right, else its clock; "
     "until then its readings stand in the wrong triggers.",
     SlipKind.CLOCK: "Set its clock right; its trigger numbers are those of the others or cannot be checked.",
+    SlipKind.IRREGULAR: "See whether it counts each trigger once (cable, firmware) and whether its clock is steady; "
+    "until then its readings stand in the wrong triggers.",
     SlipKind.STUCK: "See why it counts no triggers (its trigger cable, its firmware): its readings go to the dead "
     "letters.",
 }

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from daemon.alarms.alarm import Alarm, Cause, Severity
-from schemas.api.status import GroupStatus, Status
+from schemas.api.status import GroupStatus, Latency, Status
 from schemas.states import DaemonState, InstrumentState
 
 WITHIN = 0.9
@@ -124,23 +124,29 @@ def _by_group(counts: dict[str, int], status: Status) -> str:
 
 
 def commit_p99(status: Status, known: Known) -> Iterator[Alarm]:
-    """Commits take longer than they may."""
+    """Commits take longer than they may; while the database is away, or what waited drains, that is why."""
     limit = status.limits.get("commit_p99_ms")
-    if limit is None:
+    if limit is None or not status.store.available:
         return
     beyond = limit * eased(Cause.LATENCY, known)
-    over = {name: p99 for name, group in status.groups.items() if (p99 := group.commit_ms.p99 or 0.0) > beyond}
+    groups = {name: group.commit_ms for name, group in status.groups.items() if not group.drained_in_s}
+    over = {name: slow for name, ms in groups.items() if (slow := _tail(ms)) > beyond}
     if over:
-        worst = ", ".join(f"{name} {_latency(p99)}" for name, p99 in over.items())
+        worst = ", ".join(f"{name} {_latency(slow)}" for name, slow in over.items())
+        what = "p99" if all(groups[name].is_p99_known for name in over) else "latency"
         yield Alarm(
             cause=Cause.LATENCY,
             severity=Severity.WARNING,
-            text=f"Commit p99 {_by(limit, max(over.values()))} its budget of {limit:g} ms: {worst}",
+            text=f"Commit {what} {_by(limit, max(over.values()))} its budget of {limit:g} ms: {worst}",
             fix="Look at the backlog: if it grows too, the database cannot keep up. The page's tab Reads says who "
             "reads.",
             extent=max(over.values()),
             groups=tuple(over),
         )
+
+
+def _tail(ms: Latency) -> float:
+    return (ms.p99 if ms.is_p99_known else ms.tail) or 0.0
 
 
 def _by(limit: float, value: float) -> str:

@@ -14,7 +14,7 @@ from daemon.alarms.board import AlarmBoard, Cleared, InForce, has_gone_on
 from daemon.alarms.memory import Marked, Memory
 from schemas.config import Config
 from schemas.decimation import SECOND_NS
-from schemas.marks import TEXT_MOST, Mark
+from schemas.marks import TEXT_MOST, Mark, is_shown
 from schemas.states import AlarmCause
 
 LASTED_S = 10.0
@@ -131,5 +131,5 @@ class AlarmMarker:
 
 def _line(text: str) -> str:
     """Text as a mark may have it."""
-    whole = "".join(letter if letter.isprintable() else " " for letter in text)
+    whole = "".join(letter if is_shown(letter) else " " for letter in text)
     return whole if len(whole) <= TEXT_MOST else f"{whole[: TEXT_MOST - 1]}…"

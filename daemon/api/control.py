@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 
 from daemon.api.document import refusals
 from daemon.api.service import ApiService, starting
+from daemon.core.outcome import fix_of, reason_of
 from daemon.pipeline.pipeline import Pipeline
 from daemon.web.access import NEEDS_TOKEN
 from daemon.web.errors import ApiError
@@ -33,11 +34,11 @@ def control_routes(service: ApiService) -> APIRouter:
         With its epoch the run begins at once, for readings of that epoch and for those without one. Without it a run
         begins with the next reading that has no epoch, whatever its number and time. Readings that complete a trigger
         of the run before still belong to that. An epoch that is over in a group is refused for all.
+
+        With the answer the announcement is on the disk: it is followed after a restart of the daemon, too. Before the
+        database has answered it takes its place behind what was received by then.
         """
-        if not service.pipelines:
-            raise starting()
-        _refuse_ended(service, epoch)
-        return RunsAnnounced(service.announce_run(epoch))
+        return await _announced(service, epoch)
 
     @routes.post("/api/v1/dead-letters/retry", dependencies=[NEEDS_TOKEN], responses=unknown)
     async def retry(group: Group = None) -> RetriedByGroup:
@@ -67,6 +68,18 @@ def control_routes(service: ApiService) -> APIRouter:
         return DiscardedByGroup(gone)
 
     return routes
+
+
+async def _announced(service: ApiService, epoch: int) -> RunsAnnounced:
+    if len(service.intakes) < len(service.groups):
+        raise ApiError(503, "the daemon is starting", "try again in a moment")
+    _refuse_ended(service, epoch)
+    try:
+        return RunsAnnounced(await service.announce_run(epoch))
+    except OSError as error:
+        fix = fix_of(error, "see that the daemon may write to its state folder, and that its disk has room")
+        detail = f"nothing is announced, since it cannot be written to the state folder: {reason_of(error)}"
+        raise ApiError(500, detail, fix) from None
 
 
 def _refuse_ended(service: ApiService, epoch: int) -> None:

@@ -79,6 +79,8 @@ def _refusals_answered() -> Iterator[None]:
     try:
         yield
     except MarkRefused as error:
+        if error.is_unstorable:
+            raise ApiError(422, str(error), "write it with characters that the database has", field="text") from None
         fix = "see `GET /api/v1/marks`" if error.is_unknown else "make the mark with a new id"
         raise ApiError(404 if error.is_unknown else 409, str(error), fix, field="id") from None
     except MarksNotKept as error:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from daemon.decimation.keeper import DecimationKeeper
     from daemon.folders.opened import OpenedFolders
     from daemon.marks import MarkKeeper
+    from daemon.pipeline.intake import Intake
     from daemon.pipeline.pipeline import Pipeline
     from daemon.tiers.keeper import TierKeeper
     from daemon.workloads.workloads import Workloads
@@ -54,6 +55,10 @@ class ApiService(Protocol):
         """By name."""
 
     @property
+    def intakes(self) -> "Mapping[str, Intake]":
+        """By group; all of them are there soon after the start."""
+
+    @property
     def pipelines(self) -> "Mapping[str, Pipeline]":
         """By group; empty until the store is open."""
 
@@ -81,8 +86,8 @@ class ApiService(Protocol):
     def workloads(self) -> "Workloads":
         """What runs beside the logger."""
 
-    def announce_run(self, epoch: int) -> dict[str, int | None]:
-        """Take note that the timing system was restarted."""
+    async def announce_run(self, epoch: int) -> dict[str, int | None]:
+        """Take note, for good, that the timing system was restarted; raises OSError."""
 
 
 def starting() -> ApiError:

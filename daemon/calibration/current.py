@@ -28,7 +28,7 @@ class Calibrations:
     is never remembered. Payloads are, by their checksums.
 
     Args:
-        store: of the conditions.
+        store: of the conditions; None where the database has none.
         conditions: the tag, what its keys are, and where the payloads are.
         groups: the instrument groups.
         folder: what the name of the folder of payloads is relative to.
@@ -37,7 +37,7 @@ class Calibrations:
 
     def __init__(
         self,
-        store: ConditionsStore,
+        store: ConditionsStore | None,
         conditions: ConditionsConfig,
         groups: Iterable[GroupConfig],
         *,
@@ -91,7 +91,7 @@ class Calibrations:
         if name not in self._tables:
             fix = "name the folder or address that payloads are below, and the global tag"
             raise NotCalibrated("conditions.payloads", "not given", fix)
-        if tag is None:
+        if tag is None or self._store is None:
             raise NotCalibrated("conditions.tag", "not given", "name the global tag by which readings are calibrated")
         tables = self._tables[name]
         try:
@@ -109,7 +109,8 @@ class Calibrations:
 
     async def close(self) -> None:
         """Give back the connections."""
-        await self._store.close()
+        if self._store is not None:
+            await self._store.close()
 
 
 def _extent(readings: Array, by: By) -> tuple[Key, Key]:

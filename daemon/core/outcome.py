@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
+from schemas.checking.networks import host_and_port
+
 VISITS_NEED = {"lsst": "lsst-sphgeom"}
 """What visits need beyond the daemon (the extra `visits`): packages by the names of their modules."""
 
@@ -118,4 +120,4 @@ def cannot_listen(section: str, host: str, port: int, error: OSError) -> Command
         key, fix = "host", "give an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all"
     elif error.errno == errno.EACCES:
         fix = "give a port above 1023"
-    return CommandFailed(f"{section}.{key}: cannot listen on {host}:{port} ({reason_of(error)}); {fix}")
+    return CommandFailed(f"{section}.{key}: cannot listen on {host_and_port(host, port)} ({reason_of(error)}); {fix}")

@@ -61,6 +61,11 @@ class DecimationKeeper(Looking):
         """How long it is from one look to the next."""
         return EVERY_S
 
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether something is to be reduced."""
+        return bool(self._config.reductions)
+
     def change(self, config: Config) -> None:
         """Reduce by this configuration from now on; where it asks for something else, it is looked at once."""
         if config.reductions != self._config.reductions:

@@ -41,11 +41,15 @@ LISTED_MOST = 20
 
 
 class MarkRefused(Exception):
-    """An order cannot be obeyed: what is wrong. is_unknown: there is no such mark."""
+    """An order cannot be obeyed: what is wrong.
 
-    def __init__(self, problem: str, *, is_unknown: bool = False) -> None:
+    is_unknown: there is no such mark. is_unstorable: the database will never take what it says.
+    """
+
+    def __init__(self, problem: str, *, is_unknown: bool = False, is_unstorable: bool = False) -> None:
         super().__init__(problem)
         self.is_unknown = is_unknown
+        self.is_unstorable = is_unstorable
 
 
 class MarksNotKept(Exception):
@@ -58,10 +62,15 @@ class MarksNotKept(Exception):
 
 @dataclass(eq=False)
 class _Waiting:
-    """An order, and whether somebody still waits for what the database says of it: True where it was as ordered."""
+    """An order, and whether somebody still waits for what the database says of it.
+
+    outcome: True where it was as ordered, or why the database will never take it.
+    """
 
     order: MarkOrder
-    outcome: asyncio.Future[bool] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    outcome: asyncio.Future[bool | StoreError] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
     is_answered: bool = False
 
 
@@ -104,7 +113,7 @@ class MarkKeeper:
         """Keep a mark; whether it is in the database already.
 
         Raises:
-            MarkRefused: another mark has its id, or it was withdrawn.
+            MarkRefused: another mark has its id, or it was withdrawn, or the database will never take it.
             MarksNotKept: the state folder does not take it, or too many wait.
         """
         async with self._one_at_a_time:
@@ -115,6 +124,8 @@ class MarkKeeper:
             elif waiting.order.mark != mark or waiting.order.withdrawn_ns is not None:
                 raise MarkRefused(_taken(mark.id))
         outcome = await self._outcome(waiting)
+        if isinstance(outcome, StoreError):
+            raise MarkRefused(str(outcome), is_unstorable=True)
         if outcome is False:
             raise MarkRefused(_taken(mark.id))
         if is_new:
@@ -203,9 +214,18 @@ class MarkKeeper:
         return problem is None
 
     async def _write(self, waiting: _Waiting) -> None:
-        order, is_obeyed = waiting.order, True
+        order = waiting.order
+        is_obeyed: bool | StoreError = True
         if order.mark is not None:
-            is_obeyed = await self._kept(order.mark, is_needed=order.withdrawn_ns is None)
+            try:
+                is_obeyed = await self._kept(order.mark, is_needed=order.withdrawn_ns is None)
+            except StoreUnavailable:
+                raise
+            except StoreError as error:
+                if waiting.is_answered:
+                    raise  # it was promised: the operator decides
+                is_obeyed = error
+                waiting.outcome.set_result(error)  # before its file goes: from here on nobody is promised anything
         if order.withdrawn_ns is not None:
             is_obeyed = await self._store.withdraw_mark(order.id, order.withdrawn_ns) or order.mark is not None
         async with self._one_at_a_time:
@@ -266,7 +286,7 @@ class MarkKeeper:
         except TimeoutError:
             raise TimeoutError("its disk does not answer, and may still do it later") from None
 
-    async def _outcome(self, waiting: _Waiting) -> bool | None:
+    async def _outcome(self, waiting: _Waiting) -> bool | StoreError | None:
         """What the database says of an order; None where it has not said so in time."""
         done, _ = await asyncio.wait([waiting.outcome], timeout=ANSWER_WITHIN_S)
         waiting.is_answered = waiting.is_answered or not done

@@ -94,6 +94,11 @@ class Looking(ABC):
     def every_s(self) -> float:
         """How long it is from one look to the next, in s."""
 
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether the configuration asks for it; where it does not, it is tried once, and failing is no problem."""
+        return True
+
     async def run(self) -> None:
         """Look again and again, until cancelled."""
         while True:
@@ -110,7 +115,8 @@ class Looking(ABC):
 
     async def look(self) -> None:
         """Look what has to be done now, and do it."""
-        self._note_problem(await self._look())
+        problem = await self._look()
+        self._note_problem(problem if self.is_asked_for else None)
         self._checked_ns = self._outside.clock.now().utc_ns
 
     @abstractmethod

@@ -81,6 +81,11 @@ class TierKeeper(Looking):
         """How long it is from one look to the next."""
         return EVERY_S
 
+    @property
+    def is_asked_for(self) -> bool:
+        """Whether there are tiers."""
+        return bool(self._config.tiers)
+
     def change(self, config: Config) -> None:
         """Move by this configuration from now on; where its tiers are others, it is looked at once."""
         if (config.tiers, config.tiering) != (self._config.tiers, self._config.tiering):

@@ -3,7 +3,9 @@
 A command's module is imported when the command is looked up: each starts without the libraries of the others.
 """
 
+import io
 import os
+import re
 import sys
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
@@ -16,138 +18,157 @@ from daemon.core.imports import uncollected
 
 
 class _Place(NamedTuple):
-    """Where a command is, and the first paragraph of its help, which the list of commands shows.
+    """The place of a command, and its line in the list of commands.
 
-    attribute: a module of `daemon.tools.commands`, and in it the function (the module's `EPILOG` has its examples) or
-        the `typer.Typer`.
+    attribute: a module below `daemon.tools`, and in it the function (the module's `EPILOG` has its examples) or the
+        `typer.Typer`.
+    panel: the heading that it stands under.
     """
 
     attribute: str
+    panel: str
     help: str
 
 
 COMMANDS = {
     "run": _Place(
         "commands.run:run",
+        "Everyday",
         "Run the daemon until SIGTERM or Ctrl-C; it commits what it has received before it ends.",
     ),
-    "bench": _Place(
-        "commands.bench:bench",
-        "Measure the ways to write triggers into databases, and write one HTML page that says which to choose.",
-    ),
-    "simulate": _Place(
-        "simulate.command:simulate",
-        "Send readings of simulated instruments to a daemon; report what was sent and what was acknowledged.",
-    ),
-    "drill": _Place(
-        "drill.command:drill",
-        "Cause failures on purpose: kill and stop processes, fill the disk; count what was lost or doubled.",
-    ),
-    "interference": _Place(
-        "commands.interference:interference",
-        "Measure what readers do to the writing: blocks without and with readers by turns, under the same load.",
-    ),
-    "check-config": _Place(
-        "commands.check_config:check_config",
-        "Check a configuration: print each problem with its field and what to do, or what the configuration means.",
-    ),
-    "schema": _Place(
-        "commands.schema:schema",
-        "Print what the daemon would run on an empty server: a script for psql, mariadb or mongosh; asks no database.",
-    ),
-    "dead-letters": _Place(
-        "dead_letters.command:app", "What the database rejected for good: list it, retry it, export it, discard it."
-    ),
-    "readers": _Place(
-        "commands.readers:app",
-        "Reader workloads of a daemon, which read what it writes: list them, start one, stop one.",
-    ),
-    "governor": _Place(
-        "commands.governor:governor",
-        "Show what holds readers back, or set the ceilings that it keeps: what is left out is none then.",
-    ),
-    "visits": _Place(
-        "commands.visits:app",
-        "Mock DIA visits of a telescope: run them by themselves or in a daemon, and look at what was measured.",
-    ),
-    "snapshots": _Place(
-        "commands.snapshots:app",
-        "Readers of snapshots with a deadline: run them by themselves or in a daemon, and look at what was measured.",
-    ),
-    "conditions": _Place(
-        "commands.conditions:app",
-        "Conditions by global tag: calibrations and settings, and what is valid when; serve them to programs.",
-    ),
-    "folders": _Place(
-        "commands.folders:app",
-        "Folders of channels: values that hold for intervals of time; what held when, and what changed.",
-    ),
-    "install-units": _Place(
-        "install.command:install_units",
-        "Write triggerlog.service and triggerlog-dashboard.service, and a configuration if there is none yet.",
-    ),
-    "reconcile": _Place(
-        "reconcile.command:reconcile",
-        "Count in the database and compare with the daemon, the account and the journal; exit code 1 if they differ.",
-    ),
-    "export": _Place(
-        "export.command:export",
-        "Write readings into a Parquet, CSV or HDF5 file, with units and names; without a range all of them.",
-    ),
-    "backup": _Place(
-        "backup.command:backup",
-        "Copy all that triggerlog has in its database, and its state folder, into one file; the daemon may run.",
-    ),
-    "restore": _Place(
-        "backup.command:restore",
-        "Bring a backup into a database and a state folder that have nothing yet; the daemon must not run.",
-    ),
-    "config-reference": _Place(
-        "reference.command:config_reference",
-        "Print the reference of the configuration: every section and key, as Markdown.",
+    "dashboard": _Place("commands.dashboard:dashboard", "Everyday", "Serve the live page of a daemon."),
+    "demo": _Place(
+        "demo.command:demo",
+        "Everyday",
+        "Run a demonstration until Ctrl-C: a daemon, a sender with 120 instruments, and the page.",
     ),
     "status": _Place(
         "commands.status:status",
+        "Everyday",
         "Show the status of the daemon live: rates, latency, what waits, what is missing, what was refused.",
     ),
     "alarms": _Place(
         "commands.alarms:app",
-        "What is wrong with a daemon, and what to do: list the alarms, acknowledge or shelve them.",
+        "Everyday",
+        "List what is wrong and what to do about it; acknowledge or shelve alarms.",
     ),
     "events": _Place(
         "commands.events:events",
-        "Print events, the oldest first: what a daemon reported, and which orders it was given from where.",
-    ),
-    "announce-run": _Place(
-        "commands.announce_run:announce_run",
-        "Announce a restart of the timing system and its trigger numbers to every group.",
+        "Everyday",
+        "Print what the daemon reported and which commands it was given, the oldest first.",
     ),
     "mark": _Place(
         "commands.mark:mark",
-        "Keep an event with the data: the page draws it on every time axis, and exports hold it.",
+        "Everyday",
+        "Note an event: the page draws it on every time axis, and exports contain it.",
     ),
-    "marks": _Place(
-        "commands.marks:marks", "List the events that people noted, or withdraw one, which needs the API's token."
+    "marks": _Place("commands.marks:marks", "Everyday", "List the events that were noted, or withdraw one."),
+    "announce-run": _Place(
+        "commands.announce_run:announce_run",
+        "Everyday",
+        "Tell every group that the timing system starts its trigger numbers again.",
     ),
-    "retention": _Place(
-        "commands.retention:app", "Old readings that are dropped: what would be and why, and what was."
+    "export": _Place(
+        "export.command:export",
+        "Everyday",
+        "Write readings into a Parquet, CSV or HDF5 file, with units and names.",
     ),
-    "decimation": _Place(
-        "commands.decimation:app", "Old readings that are reduced: what would be and why, and what was."
+    "psql": _Place("commands.psql:app", "Everyday", "Open PostgreSQL's terminal on the database of a configuration."),
+    "backup": _Place(
+        "backup.command:backup",
+        "Old data",
+        "Copy the database and the state folder into one file; the daemon may run.",
     ),
-    "tiers": _Place("commands.tiers:app", "Tiers: what would be moved and why, what lies where, and a move by hand."),
-    "psql": _Place(
-        "commands.psql:app",
-        "Open PostgreSQL's own terminal on the database of a configuration, with its schema in the search path.",
+    "restore": _Place(
+        "backup.command:restore",
+        "Old data",
+        "Restore a backup into an empty database and state folder; the daemon must not run.",
     ),
-    "dashboard": _Place("commands.dashboard:dashboard", "Serve the live page, fed by a daemon's control API."),
-    "demo": _Place(
-        "demo.command:demo",
-        "Run a demonstration: a daemon, a sender with 120 instruments over TCP, and the page, until Ctrl-C.",
+    "retention": _Place("commands.retention:app", "Old data", "Show which old readings are dropped, and why."),
+    "decimation": _Place("commands.decimation:app", "Old data", "Show which old readings are reduced, and why."),
+    "tiers": _Place(
+        "commands.tiers:app",
+        "Old data",
+        "Show which old readings are moved to cheaper disks, and why; move some by hand.",
+    ),
+    "check-config": _Place(
+        "commands.check_config:check_config",
+        "Checks",
+        "Check a configuration: print each problem with its field and the fix.",
+    ),
+    "reconcile": _Place(
+        "reconcile.command:reconcile",
+        "Checks",
+        "Count the readings in the database and compare with the daemon's account; exit code 3 if they differ.",
+    ),
+    "dead-letters": _Place(
+        "dead_letters.command:app",
+        "Checks",
+        "List, retry, export or discard what the database rejected for good.",
+    ),
+    "drill": _Place("drill.command:drill", "Checks", "Cause failures on purpose, and count what was lost or doubled."),
+    "conditions": _Place(
+        "commands.conditions:app",
+        "Conditions",
+        "Calibrations and settings by global tag: serve them, look at them, change them.",
+    ),
+    "folders": _Place(
+        "commands.folders:app",
+        "Conditions",
+        "Values that hold for intervals of time: what held when, and what changed.",
+    ),
+    "bench": _Place(
+        "commands.bench:bench",
+        "Benchmarks and load",
+        "Measure the ways to write triggers into databases, and write a report that says which to choose.",
+    ),
+    "simulate": _Place(
+        "simulate.command:simulate",
+        "Benchmarks and load",
+        "Send readings of simulated instruments to a daemon; report what was acknowledged.",
+    ),
+    "interference": _Place(
+        "commands.interference:interference",
+        "Benchmarks and load",
+        "Measure what readers do to the writing: with and without them by turns, under the same load.",
+    ),
+    "readers": _Place(
+        "commands.readers:app",
+        "Benchmarks and load",
+        "List, start or stop the reader workloads of a daemon.",
+    ),
+    "governor": _Place(
+        "commands.governor:governor",
+        "Benchmarks and load",
+        "Show or set the limits beyond which readers are held back.",
+    ),
+    "visits": _Place(
+        "commands.visits:app",
+        "Benchmarks and load",
+        "Mock DIA visits of a telescope: run them, and look at what was measured.",
+    ),
+    "snapshots": _Place(
+        "commands.snapshots:app",
+        "Benchmarks and load",
+        "Readers of snapshots with a deadline: run them, and look at what was measured.",
+    ),
+    "install-units": _Place(
+        "install.command:install_units",
+        "Set-up",
+        "Write the systemd units, and a configuration if there is none yet.",
+    ),
+    "config-reference": _Place(
+        "reference.command:config_reference",
+        "Set-up",
+        "Print the reference of the configuration as Markdown.",
+    ),
+    "schema": _Place(
+        "commands.schema:schema",
+        "Set-up",
+        "Print the SQL that the daemon would run on an empty server; asks no database.",
     ),
 }
-"""The commands in the order of the help: a module below `daemon.tools`, and in it the function (the module's
-`EPILOG` has its examples) or the `typer.Typer`."""
+"""The commands in the order of the help."""
 
 
 class _Commands(MutableMapping[str, Any]):
@@ -183,7 +204,18 @@ def _made(name: str, place: str) -> Any:
         single = typer.Typer(add_completion=False)
         single.command(name, epilog=module.EPILOG)(found)
         found = single
-    return typer.main.get_command(found)
+    command = typer.main.get_command(found)
+    _keep_brackets(command)
+    return command
+
+
+def _keep_brackets(command: Any) -> None:
+    """Let `[visits]` in a help be text: rich would take it for markup, and print nothing of it."""
+    for told, field in [(command, "help"), (command, "epilog"), *((each, "help") for each in command.params)]:
+        text = getattr(told, field, None)
+        setattr(told, field, text and re.sub(r"(?<!\\)\[(?=[a-z/@#])", r"\\[", text))
+    for each in getattr(command, "commands", {}).values():
+        _keep_brackets(each)
 
 
 class _Lazy(TyperGroup):
@@ -196,7 +228,11 @@ class _Lazy(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """List the commands without importing any: the process ends after its help."""
-        self.commands = {name: TyperCommand(name, help=place.help) for name, place in COMMANDS.items()}
+        self.commands = {
+            name: TyperCommand(name, help=place.help, rich_help_panel=place.panel) for name, place in COMMANDS.items()
+        }
+        for command in self.commands.values():
+            _keep_brackets(command)
         super().format_help(ctx, formatter)
 
 
@@ -213,6 +249,9 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line; every error is a line on stderr and exit code 1, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may lack what a name or a unit has
     try:
         app()
     except Exception as error:

@@ -6,7 +6,10 @@ from schemas.api.model import Model
 
 
 class RunsAnnounced(RootModel[dict[str, int | None]]):
-    """Body of the answer to `POST /api/v1/run`: the number of the new run, by group; null where it begins later."""
+    """Body of the answer to `POST /api/v1/run`: the number of the new run, by group; null where it begins later.
+
+    So it does without an epoch, and where the database has not answered yet.
+    """
 
 
 class Retried(Model):

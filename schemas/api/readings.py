@@ -135,7 +135,7 @@ class LedgerEntry(Model):
     run: int
     trigger: int
     epoch: int = Field(description="the timing system's counter of restarts; 0 is unknown")
-    skipped: int = Field(description="trigger numbers next below this one that no trigger was closed for")
+    skipped: int = Field(description="trigger numbers next below this one that nothing had come of when it closed")
     time_ns: int = Field(description="the trigger's own time, by the instruments' clocks")
     first_ns: int = Field(description="earliest timestamp among its readings")
     last_ns: int = Field(description="latest timestamp among its readings")

@@ -57,7 +57,7 @@ class SnapshotSettings(Section):
     schema_name: Name = Field(
         default="triggerlog_snapshots",
         alias="schema",
-        description="Schema that the folders of runs lie in; in MariaDB and MongoDB, the database. In that of "
+        description="Schema that the folders of runs lie in; in MariaDB, the database. In that of "
         "`database`; no other of the configuration.",
     )
     layout: FolderLayout = Field(

@@ -134,6 +134,14 @@ class Latency(Model):
     p50: float | None
     p99: float | None
     max: float | None
+    tail: float | None = Field(
+        default=None,
+        description="exceeded by the ten slowest of these triggers, by 1 % of them where that is more, and by half of "
+        "them where there are fewer than twenty: no single slow commit moves it",
+    )
+    is_p99_known: bool = Field(
+        default=True, description="false for fewer than 1,000 triggers, of which the p99 is one of the ten slowest"
+    )
 
 
 class Slip(Model):
@@ -143,7 +151,7 @@ class Slip(Model):
     kind: SlipKind = Field(
         default=SlipKind.SLIPPED,
         description="`slipped`: its timestamps are those of other triggers, `clock`: of none, `stuck`: its trigger "
-        "number stands still",
+        "number stands still, `irregular`: its trigger numbers and timestamps differ by changing amounts",
     )
     triggers: int = Field(
         description="how many its trigger numbers are ahead of its timestamps (negative: behind); 0 when its clock is "
@@ -157,6 +165,8 @@ class Slip(Model):
         since = f"since trigger {self.since_trigger}"
         if self.kind is SlipKind.STUCK:
             return f"stuck at trigger {self.since_trigger}: its number stands still"
+        if self.kind is SlipKind.IRREGULAR:
+            return f"off by changing amounts (the last {self.triggers:+,} triggers, {self.offset_ms:+,.1f} ms) {since}"
         if self.kind is SlipKind.CLOCK:
             way = "ahead of" if self.offset_ms > 0 else "behind"
             return f"by its clock {abs(self.offset_ms):,.1f} ms {way} the others {since}"
@@ -191,10 +201,16 @@ class GroupStatus(Model):
     readings: ReadingCounts
     dead_letters: DeadLetterCounts = DeadLetterCounts()
     commit_ms: Latency
-    missing_now: int = Field(description="instruments in state missing, silent or never")
-    missing_a_trigger: float = Field(description="mean number of instruments missing from the triggers closed lately")
+    missing_now: int | None = Field(
+        description="instruments in state missing, silent or never; null where there is none of these, and no trigger "
+        "lately that says how the others are"
+    )
+    missing_a_trigger: float | None = Field(
+        description="mean number of instruments missing from the triggers of the last seconds; null without a trigger"
+    )
     states: str = Field(
-        description="one letter an instrument, in order: o ok, l late, m missing, d desynchronised, s silent, n never"
+        description="one letter an instrument, in order: o ok, i no trigger lately, l late, m missing, "
+        "d desynchronised, s silent, n never"
     )
     quiet_s: float | None = Field(
         default=None, description="seconds since the last reading of any instrument came; null before the first"

@@ -6,7 +6,7 @@ from enum import StrEnum
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from schemas.checking.addresses import is_loopback
-from schemas.checking.problems import Problem, suggestion, wrong
+from schemas.checking.problems import ConfigError, Problem, suggestion, wrong
 
 
 class Backend(StrEnum):
@@ -17,9 +17,20 @@ class Backend(StrEnum):
     MONGODB = "mongodb"
 
 
+class Feature(StrEnum):
+    """A part that not every database has a store for, by its section of the configuration."""
+
+    CONDITIONS = "conditions"
+    DECIMATION = "decimation"
+    FOLDERS = "folders"
+    TIERS = "tiers"
+
+
 @dataclass(frozen=True, kw_only=True)
 class DsnForm:
-    """How the DSN of one database is written, and how it is checked; `backends.kinds` has all else about a database.
+    """How the DSN of one database is written and checked, and which features the database lacks.
+
+    `backends.kinds` has all else about a database.
 
     title: the name that people read.
     schemes: what a DSN may begin with.
@@ -29,6 +40,7 @@ class DsnForm:
     is_verified: whether the options of a DSN have TLS check the server.
     file_options: options that name a file.
     problems: takes a DSN and yields what is wrong with it, beside its scheme.
+    lacks: features that there is no store for.
     """
 
     title: str
@@ -39,11 +51,36 @@ class DsnForm:
     is_verified: Callable[[Mapping[str, str]], bool]
     file_options: frozenset[str]
     problems: Callable[[str], Iterator[Problem]]
+    lacks: frozenset[Feature] = frozenset()
 
 
 def backend_of(dsn: str | None) -> Backend:
     """The database that a checked DSN names; without one it is the embedded PostgreSQL."""
     return Backend.POSTGRESQL if dsn is None else SCHEMES[dsn.partition("://")[0]]
+
+
+def supports(backend: Backend, feature: Feature) -> bool:
+    """Return whether a database has a store for a feature."""
+    return feature not in DSN_FORMS[backend].lacks
+
+
+def unsupported(backend: Backend, feature: Feature, field: str) -> Iterator[Problem]:
+    """Yield the problem of a field that asks a database for a feature, where the database lacks it."""
+    if not supports(backend, feature):
+        titles = ", ".join(form.title for form in DSN_FORMS.values() if feature not in form.lacks)
+        fix = f"name a {titles} in `database.dsn`, or do without"
+        yield wrong(f"triggerlog has no {feature} in {DSN_FORMS[backend].title}", fix, field)
+
+
+def require(backend: Backend, feature: Feature) -> None:
+    """See that a database has a store for a feature.
+
+    Raises:
+        ConfigError: it lacks it; the message names the databases that have it.
+    """
+    problems = [*unsupported(backend, feature, feature)]
+    if problems:
+        raise ConfigError(problems)
 
 
 def form_of(dsn: str) -> DsnForm:
@@ -119,6 +156,14 @@ def _wrong_url(dsn: str) -> Iterator[Problem]:
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------
 
 
+def _wrong_postgresql(dsn: str) -> Iterator[Problem]:
+    unreadable = list(_wrong_url(dsn))
+    yield from unreadable
+    if not unreadable and urlsplit(dsn).netloc.count("@") > 1:
+        # The driver takes what follows the first one for the server.
+        yield wrong("has more than one @ before the name of its database", "in a user or a password write @ as %40")
+
+
 def _postgresql_is_verified(options: Mapping[str, str]) -> bool:
     return options.get("sslmode") in ("verify-ca", "verify-full")
 
@@ -179,7 +224,7 @@ DSN_FORMS: dict[Backend, DsnForm] = {
         verified="sslmode=verify-full&sslrootcert=/path/of/ca.crt",
         is_verified=_postgresql_is_verified,
         file_options=frozenset({"sslrootcert", "sslcert", "sslkey", "sslcrl"}),
-        problems=_wrong_url,
+        problems=_wrong_postgresql,
     ),
     Backend.MYSQL: DsnForm(
         title="MariaDB or MySQL",
@@ -200,6 +245,7 @@ DSN_FORMS: dict[Backend, DsnForm] = {
         is_verified=_mongodb_is_verified,
         file_options=frozenset({"tlsCAFile", "tlsCertificateKeyFile"}),
         problems=_wrong_mongodb,
+        lacks=frozenset(Feature),
     ),
 }
 SCHEMES: dict[str, Backend] = {scheme: backend for backend, form in DSN_FORMS.items() for scheme in form.schemes}

@@ -17,6 +17,11 @@ def wrong_networks(networks: Sequence[str]) -> Iterator[Problem]:
             yield wrong(f"{network[:60]!r} is no network", fix, f"[{i}]")
 
 
+def host_and_port(host: str, port: int) -> str:
+    """Both as one text: an IPv6 address stands in brackets (RFC 3986, 3.2.2)."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def with_mapped(networks: Sequence[str]) -> list[str]:
     """Networks, those of IPv4 also as a socket that listens on both protocols shows them (RFC 4291, 2.5.5.2)."""
     found = [ip_network(network) for network in networks]

@@ -221,6 +221,18 @@ def check_not_frozen(status: TagStatus | None) -> None:
         )
 
 
+def check_takes_interval(status: TagStatus) -> None:
+    """See that an interval may be removed from a tag: a locked one answers with it.
+
+    Raises:
+        ConditionsRefused: it may not.
+    """
+    check_not_frozen(status)
+    if status is TagStatus.LOCKED:
+        fix = "unlock it first, or clone it and change the clone"
+        raise ConditionsRefused(RefusalKind.STATUS, "global_tag", "it is locked, and answers with this interval", fix)
+
+
 def check_removal(status: TagStatus) -> None:
     """See that a tag may be removed.
 

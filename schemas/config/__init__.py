@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
-from schemas.checking.dsn import Backend, backend_of
+from schemas.checking.dsn import Backend, Feature, backend_of, unsupported
 from schemas.checking.fields import Step, path
 from schemas.checking.problems import (
     ConfigError,
@@ -121,6 +121,7 @@ class Config(Section):
                 *_other_database(self),
                 *_uncalibrated(self),
                 *_unkept(self),
+                *_unsupported(self),
                 *decimation_problems(
                     self.decimation,
                     [(group.decimation, group.retention) for group in self.groups],
@@ -273,6 +274,19 @@ def _unkept(config: Config) -> Iterator[Problem]:
     if section.min_free_percent is not None and section.disk_tier is None and names:
         fix = f"name it in `retention.disk_tier`: {', '.join(names)}"
         yield wrong("nothing tells which tier lies on that disk", fix, "retention.min_free_percent")
+
+
+def _unsupported(config: Config) -> Iterator[Problem]:
+    """Sections and fields that ask for a feature which the database lacks."""
+    fields = type(config).model_fields
+    asked: list[tuple[Feature, str]] = [
+        (each, each) for each in Feature if getattr(config, each) != fields[each].get_default(call_default_factory=True)
+    ]
+    for i, group in enumerate(config.groups):
+        of_group = {"folder": Feature.FOLDERS, "decimation": Feature.DECIMATION, "payload_type": Feature.CONDITIONS}
+        asked += [(of_group[name], f"groups[{i}].{name}") for name in of_group if name in group.model_fields_set]
+    for feature, field in asked:
+        yield from unsupported(config.database.backend, feature, field)
 
 
 def _shared_schemas(config: Config) -> Iterator[Problem]:

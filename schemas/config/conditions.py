@@ -12,7 +12,7 @@ from schemas.config.section import Host, Name, Port
 
 
 class ConditionsConfig(Listener):
-    """The server of conditions: calibrations and settings by global tag, in processes of its own."""
+    """The server of conditions: calibrations and settings by global tag, in processes of its own. Not for MongoDB."""
 
     serve: bool = Field(
         default=False,
@@ -28,8 +28,7 @@ class ConditionsConfig(Listener):
     schema_name: Name = Field(
         default="triggerlog_conditions",
         alias="schema",
-        description="Schema the tables of conditions live in; in MariaDB and MongoDB, the database. It is in that of "
-        "`database`.",
+        description="Schema the tables of conditions live in; in MariaDB, the database. It is in that of `database`.",
     )
     payloads: str | None = Field(
         default=None,

@@ -30,7 +30,7 @@ class DatabaseConfig(Section):
         description="Schema the tables live in; in MariaDB and MongoDB, the database.",
     )
     layout: Layout = Field(
-        default=Layout.ROWS, description="`rows`: a row a reading; `arrays`: a row a trigger, an array a channel."
+        default=Layout.ROWS, description="`rows`: a row a reading; `arrays`, and in MongoDB both: a row a trigger."
     )
     durability: Durability = Field(
         default=Durability.SYNC,

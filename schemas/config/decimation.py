@@ -36,7 +36,10 @@ class GroupDecimationConfig(Section):
 
 
 class DecimationConfig(Section):
-    """When old readings are reduced, a partition of a group at a time, the oldest first; their ledger stays."""
+    """When old readings are reduced, a partition of a group at a time, the oldest first; their ledger stays.
+
+    Not for MongoDB.
+    """
 
     after_days: float | None = Field(
         default=None,

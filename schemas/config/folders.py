@@ -6,7 +6,7 @@ from schemas.config.section import Name, Section
 
 
 class FoldersConfig(Section):
-    """Folders of channels: conditions by channel, in the database of `[database]`."""
+    """Folders of channels: conditions by channel, in the database of `[database]`. Not for MongoDB."""
 
     serve: bool = Field(
         default=False, description="Whether the daemon serves folders: it makes their schema when it starts."
@@ -14,7 +14,7 @@ class FoldersConfig(Section):
     schema_name: Name = Field(
         default="triggerlog_folders",
         alias="schema",
-        description="Schema the folders live in; in MariaDB and MongoDB, the database. It is in that of `database`.",
+        description="Schema the folders live in; in MariaDB, the database. It is in that of `database`.",
     )
     connections: int = Field(
         default=4,

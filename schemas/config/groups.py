@@ -1,7 +1,7 @@
 """Instrument groups and their channels."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -75,6 +75,12 @@ class GroupConfig(Section):
         description="Names of the instruments, in the order of their numbers. Instead of `count`.",
     )
     channels: tuple[ChannelConfig, ...] = Field(min_length=1, max_length=256, description="What each of them measures.")
+    trigger_bits: Literal[8, 16, 32] | None = Field(
+        default=None,
+        description="Bits of the instruments' trigger counter, which begins again at 0 after its highest number. What "
+        "they send then becomes a number that goes on, by the time of the reading and the numbers before it: their "
+        "clocks have to agree within an eighth of a round. Left out, they send whole numbers.",
+    )
     layout: Layout | None = Field(default=None, description="Layout of this group, where it differs from `[database]`.")
     durability: Durability | None = Field(
         default=None, description="Durability of this group, where it differs from `[database]`."
@@ -90,7 +96,7 @@ class GroupConfig(Section):
         default=None,
         description="Path of a [folder of channels](folders.md), such as `/magnets/current`. The readings of this "
         "group are reports on change then, and become intervals of that folder: an instrument is a channel of it, a "
-        "channel a column. It is made where it is missing; the group has no table.",
+        "channel a column. It is made where it is missing; the group has no table. Not for MongoDB.",
     )
     payload_type: str | None = Field(
         default=None,
@@ -163,6 +169,7 @@ def _not_for_folders(group: GroupConfig) -> Iterator[Problem]:
 
 
 NOT_FOR_FOLDERS = {
+    "trigger_bits": "whose reports belong to no trigger",
     "layout": "which has a layout of its own",
     "durability": "where every insertion is `sync`",
     "payload_type": "which is not calibrated",

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from schemas.checking.networks import wrong_networks
+from schemas.checking.networks import host_and_port, wrong_networks
 from schemas.checking.problems import Problem, refuse, wrong
 from schemas.config.section import Host, Name, Port, Section
 
@@ -43,7 +43,7 @@ class SourceSection(Section):
         """What it is, in a few words."""
         at = self.listening
         assert at is not None, "one that does not listen has words of its own"
-        return f"{at.transport} {at.host}:{at.port}"
+        return f"{at.transport} {host_and_port(at.host, at.port)}"
 
     @property
     def only_group(self) -> str | None:

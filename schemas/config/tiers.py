@@ -6,14 +6,12 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from schemas.checking.dsn import Backend
+from schemas.checking.dsn import Backend, Feature, supports
 from schemas.checking.fields import Form
 from schemas.checking.problems import Problem, refuse, wrong
 from schemas.config.database import DatabaseConfig
 from schemas.config.retention import too_short
 from schemas.config.section import Name, Section, twice
-
-ONE_PLACE = "a MongoDB node keeps a collection in one place"
 
 
 def _not_of_the_server(name: str) -> str:
@@ -40,7 +38,7 @@ Directory = Annotated[
 class TierConfig(Section):
     """A place for readings. They are written into the first tier, and move on a partition at a time, the oldest first.
 
-    Tiers need a PostgreSQL, a MariaDB or a MySQL.
+    Not for MongoDB.
     """
 
     name: Name = Field(description="Its name, e.g. `fast`, `slow`.")
@@ -108,8 +106,7 @@ def tier_problems(tiers: Sequence[TierConfig], tiering: TieringConfig, database:
         if tiering.policy is not Policy.AGE:
             yield wrong("there are no tiers", "add `[[tiers]]`, or take it out", "tiering.policy")
         return
-    if database.backend is Backend.MONGODB:
-        yield wrong(ONE_PLACE, "take it out, or use PostgreSQL or MariaDB", "tiers")
+    if not supports(database.backend, Feature.TIERS):
         return
     if len(tiers) == 1:
         yield wrong("there is one tier, and nothing to move to", "add another, or take it out", "tiers")

@@ -1,7 +1,7 @@
 """Folder sets, folders, their channels, columns, layouts and tags; and what may be called how."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -22,8 +22,6 @@ COLUMNS_MOST = 190
 """InnoDB has 40 bytes of each text in the row, which is of 8,126 bytes at most."""
 CHANNEL_MOST = 2**31 - 1
 CHANNELS_AT_ONCE = 100_000
-CHANNELS_BYTES = 12_000_000
-"""All numbers and names of a folder's channels: MongoDB has them in one document."""
 KEY: tuple[tuple[str, str], ...] = (("channel", "<i4"), ("since", "<i8"), ("until", "<i8"))
 """Fields that every block of intervals begins with."""
 RESERVED = frozenset((*(name for name, _ in KEY), "length_class", "version", *SYSTEM_COLUMNS))
@@ -39,7 +37,7 @@ class FolderKind(StrEnum):
 
 
 class FolderLayout(StrEnum):
-    """How a folder lies in a SQL database, and how a snapshot is asked for; MongoDB has one way, as `window`."""
+    """How a folder lies in the database, and how a snapshot is asked for."""
 
     WINDOW = "window"  # rows by (since, channel); a window as long as the longest interval of each class of lengths
     BRIN = "brin"  # the same, with a BRIN index (PostgreSQL)
@@ -212,7 +210,6 @@ def check_channels(channels: Mapping[int, str]) -> None:
             raise _invalid(f"channels[{number}]", f"{name!r} is no name of its own", "give each channel another name")
         check_text(f"channels[{number}]", name, NAME_MOST)
         names.add(name)
-    _check_room(names)
 
 
 def check_new_channels(channels: Mapping[int, str], known: Mapping[int, str]) -> None:
@@ -228,15 +225,6 @@ def check_new_channels(channels: Mapping[int, str], known: Mapping[int, str]) ->
             raise exists(f"channels[{number}]", f"channel {number}")
         if name in names:
             raise exists(f"channels[{number}]", f"channel {name}")
-    _check_room([*names, *channels.values()])
-
-
-def _check_room(names: Collection[str]) -> None:
-    size = sum(len(name.encode()) for name in names) + len(names) * np.dtype("i4").itemsize + len(names)
-    if size > CHANNELS_BYTES:
-        problem = f"{len(names):,} numbers and names of a folder take {size:,} bytes"
-        fix = f"give shorter names, or several folders; {CHANNELS_BYTES:,} bytes are the most of one"
-        raise _invalid("channels", problem, fix)
 
 
 def check_empty(path: str, paths: Iterable[str]) -> None:

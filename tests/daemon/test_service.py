@@ -333,10 +333,11 @@ async def test_the_end_does_not_wait_for_a_log_that_cannot_go_on() -> None:
     """With its disk, or the database, away again a daemon could not be stopped."""
 
     class Stuck:
-        async def catch_up(self, pipeline: object) -> None:
+        async def catch_up(self, pipeline: object, announced: object) -> None:
             await asyncio.Event().wait()
 
     path = DataPath.__new__(DataPath)
+    path._announced = None
     path.intakes, path.pipelines = {"bpm": Stuck()}, {"bpm": None}
     stop = asyncio.Event()
     catching_up = asyncio.create_task(done_before(stop, path._catch_up()))
@@ -350,14 +351,15 @@ async def test_a_log_that_cannot_go_on_keeps_no_other_group_waiting() -> None:
     free, through = asyncio.Event(), asyncio.Event()
 
     class Blocked:
-        async def catch_up(self, pipeline: object) -> None:
+        async def catch_up(self, pipeline: object, announced: object) -> None:
             await free.wait()
 
     class Healthy:
-        async def catch_up(self, pipeline: object) -> None:
+        async def catch_up(self, pipeline: object, announced: object) -> None:
             through.set()
 
     path = DataPath.__new__(DataPath)
+    path._announced = None
     path.intakes, path.pipelines = {"bpm": Blocked(), "toroid": Healthy()}, {"bpm": None, "toroid": None}
     catching_up = asyncio.create_task(path._catch_up())
     try:

@@ -4,7 +4,7 @@ import asyncio
 import re
 import signal
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import asyncpg
@@ -13,7 +13,17 @@ import pytest
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from daemon.core.configuration import load_config
 from daemon.core.configuration.database import store_of
-from tests.support.processes import GROUP, LISTENERS, free_port, here, running, running_daemon, triggerlog, until
+from tests.support.processes import (
+    GROUP,
+    LISTENERS,
+    Daemon,
+    free_port,
+    here,
+    running,
+    running_daemon,
+    triggerlog,
+    until,
+)
 from tests.support.servers import server_folder
 
 pytestmark = pytest.mark.slow
@@ -113,6 +123,99 @@ def test_a_dsn_that_the_driver_does_not_take(tmp_path: Path, postgresql_dsn: str
     assert line.startswith("database.dsn: `dsn` in [database] cannot be used: ")
 
 
+def test_a_password_with_an_at_sign(tmp_path: Path, postgresql_dsn: str, schema: str) -> None:
+    line = refusal(configured(tmp_path, "postgresql://me:s3cret@word@127.0.0.1:5432/beam", schema), ends=True)
+    assert line == (
+        "database.dsn: has more than one @ before the name of its database; in a user or a password write @ as %40"
+    )
+
+
+@pytest.fixture
+def latin(postgresql_dsn: str, schema: str) -> Iterator[str]:
+    """The DSN of a database that has few characters."""
+    execute(postgresql_dsn, f"CREATE DATABASE latin_{schema} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+    yield postgresql_dsn.replace("/postgres?", f"/latin_{schema}?")
+    execute(postgresql_dsn, f"DROP DATABASE latin_{schema} WITH (FORCE)")
+
+
+def test_a_mark_that_the_database_cannot_store_is_refused_at_once(tmp_path: Path, latin: str, schema: str) -> None:
+    file = configured(tmp_path, latin, schema)
+    with running("run", str(file)) as run:
+        daemon = Daemon(run, file)
+        until(lambda: daemon.status()["store"]["available"], "the database answers")
+        done = here("mark", str(file), "50 Ω", "--daemon", daemon.api)
+        assert done.returncode == 1, done
+        assert "has no equivalent in encoding" in done.stderr
+        assert "; write it with characters that the database has" in done.stderr
+        assert here("mark", str(file), "50 °", "--daemon", daemon.api).returncode == 0
+        assert run.end() == 0
+
+
+def test_a_unit_that_the_database_cannot_store(tmp_path: Path, latin: str, schema: str) -> None:
+    file = configured(tmp_path, latin, schema)
+    with_unit = file.read_text().replace('{ name = "x" }', '{ name = "x", unit = "UNIT" }')
+    file.write_text(with_unit.replace("UNIT", "°"))
+    assert "to create" in checked(file).stdout
+    file.write_text(with_unit.replace("UNIT", "Ω"))
+    line = refusal(file)
+    assert line.startswith("database.dsn: postgresql://postgres@")
+    assert (
+        ": 'Ω', of channel 'x' of group 'bpm', cannot be stored in a database whose encoding is LATIN1; write it"
+        in line
+    )
+
+
+BESIDE = """
+[conditions]
+serve = true
+port = 0
+schema = "{schema}_conditions"
+[folders]
+serve = true
+schema = "{schema}_folders"
+"""
+
+
+def check_beside(file: Path, schema: str) -> list[str]:
+    """See that a check names the sections that the login has no right for, and that a daemon says the same."""
+    file.write_text(file.read_text() + BESIDE.format(schema=schema))
+    done = here("check-config", str(file))
+    assert done.returncode == 1, done
+    lines = done.stderr.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["conditions.schema", "folders.schema"], lines
+    with running("run", str(file)) as run:
+        run.until_said(re.escape(f"folders cannot be opened, and are tried again: {lines[1].partition(': ')[2]}"))
+    return lines
+
+
+def test_schemas_beside_the_readings_that_may_not_be_made(
+    tmp_path: Path, postgresql_dsn: str, guest: str, schema: str
+) -> None:
+    execute(postgresql_dsn, f"CREATE SCHEMA {schema} AUTHORIZATION guest_{schema}")
+    lines = check_beside(configured(tmp_path, guest, schema), schema)
+    for line, of in zip(lines, ("conditions", "folders"), strict=True):
+        assert f"may not create schema '{schema}_{of}' in database 'postgres'; let an administrator run" in line
+
+
+def test_databases_beside_the_readings_that_may_not_be_made(tmp_path: Path, mariadb: "Mariadb", schema: str) -> None:
+    mariadb.execute(f"CREATE USER weak_{schema}@'%'; GRANT ALL ON {schema}.* TO weak_{schema}@'%'")
+    lines = check_beside(configured(tmp_path, mariadb.as_user(f"weak_{schema}"), schema), schema)
+    for line, of in zip(lines, ("conditions", "folders"), strict=True):
+        assert f"lacks SELECT, INSERT, UPDATE, DELETE, CREATE on database '{schema}_{of}': GRANT" in line
+
+
+def test_a_check_says_all_problems_at_once(tmp_path: Path, guest: str, schema: str) -> None:
+    file = configured(tmp_path, guest, schema)
+    file.write_text(
+        file.read_text().replace("[api]\n", f'[api]\ntoken_file = "{tmp_path}/nowhere"\n')
+        + BESIDE.format(schema=schema)
+    )
+    done = here("check-config", str(file))
+    assert done.returncode == 1, done
+    fields = [line.partition(":")[0] for line in done.stderr.splitlines()]
+    assert fields == ["api.token_file", "database.dsn", "conditions.schema", "folders.schema"], done.stderr
+
+
 def checked(file: Path, *options: str) -> subprocess.CompletedProcess[str]:
     done = here("check-config", str(file), *options)
     assert done.returncode == 0, done
@@ -147,7 +250,7 @@ def test_a_check_says_from_when_on_another_partition_holds(
     (warning,) = checked(configured(tmp_path, dsn, schema, database='partition = "month"')).stderr.splitlines()
     assert re.fullmatch(
         r"warning: database\.partition: group bpm has partitions of another stretch up to \d{4}-\d\d-\d\dT\d\d:00 UTC;"
-        " they stay, and partitions of a month begin there",
+        " they stay, and partitions of one month begin there",
         warning,
     )
 
@@ -175,7 +278,7 @@ def test_a_mongodb_that_is_away_is_a_warning(tmp_path: Path, schema: str) -> Non
 
 def test_a_mongodb_says_what_would_be_created(tmp_path: Path, mongodb_dsn: str, schema: str) -> None:
     said = checked(configured(tmp_path, mongodb_dsn, schema)).stdout
-    assert f"to create  database `{schema}`\n  to create  collections of group `bpm`\n" in said
+    assert f"to create  database `{schema}`\n  to create  collection of group `bpm`\n" in said
 
 
 def test_a_mongodb_dsn_with_an_unknown_option(tmp_path: Path, mongodb_dsn: str, schema: str) -> None:

@@ -115,7 +115,7 @@ def dsn(server: str, request: pytest.FixtureRequest) -> str:
         ),
         (
             "postgresql",
-            "DROP VIEW bpm_readings; ALTER TABLE bpm ALTER COLUMN top_in TYPE real",
+            "DROP VIEW bpm_readings CASCADE; ALTER TABLE bpm ALTER COLUMN top_in TYPE real",
             "ALTER TABLE bpm ALTER COLUMN top_in TYPE double precision",
             "22P03",
             False,

@@ -48,7 +48,7 @@ def see_figures(daemon: Daemon, from_ns: int, to_ns: int) -> None:
         daemon.get(f"{asked}&step_s=0.00001")
 
 
-@pytest.mark.parametrize(("server", "layout"), [("postgresql", "rows"), ("mariadb", "arrays"), ("mongodb", "rows")])
+@pytest.mark.parametrize(("server", "layout"), [("postgresql", "rows"), ("mariadb", "arrays")])
 def test_old_hours_are_reduced_and_nothing_is_called_lost(
     request: pytest.FixtureRequest, schema: str, tmp_path: Path, server: str, layout: str
 ) -> None:

@@ -194,7 +194,7 @@ async def test_a_database_that_is_put_back_while_no_daemon_runs_is_noticed(tmp_p
         data.with_name("backup").rename(data)
         await server.start()
         reconciled = triggerlog("reconcile", str(tmp_path / "beam.toml"), "--daemon", daemon.api)
-        assert reconciled.returncode == 1
+        assert reconciled.returncode == 3
         assert "240 readings were acknowledged and are in the database no more" in reconciled.stdout
         with logging_daemon(tmp_path, dsn) as daemon:
             assert "the database has lost 240 readings" in daemon.run.said

@@ -26,14 +26,13 @@ from schemas.checking.dsn import Backend
 from schemas.config import DatabaseConfig
 from schemas.wire import Ack
 from tests.support.kills import KILLS
-from tests.support.lives import random_moments
+from tests.support.lives import SQL_SERVERS, random_moments
 from tests.support.processes import Running, free_port, running, triggerlog, until
 from tests.support.reports import NAN, PATH, Report, expected, in_folder, readings_of
 from tests.support.servers import installed, server_folder
 
 pytestmark = pytest.mark.slow
 
-SERVERS = {"postgresql": Backend.POSTGRESQL, "mariadb": Backend.MYSQL, "mongodb": Backend.MONGODB}
 CONFIGURATION = """
 state_dir = "{folder}/state"
 
@@ -61,12 +60,12 @@ SETTLED_S = 120
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture(params=SQL_SERVERS)
 def server(request: pytest.FixtureRequest) -> Iterator[ThrowawayServer]:
     """A server that the test may kill."""
     with server_folder() as folder:
         with installed():
-            made = KINDS[SERVERS[request.param]].throwaway_server(folder)
+            made = KINDS[SQL_SERVERS[request.param]].throwaway_server(folder)
             made.start()
         yield made
         made.stop()

@@ -422,7 +422,8 @@ def test_a_group_by_names_keeps_their_order() -> None:
         (TIERS + "[tiering]\nhalf_life_days = 0", "tiering.half_life_days: 0 is out of range; use 0.01 to 365"),
         (
             TIERS + '[database]\ndsn = "mongodb://a/b"',
-            "tiers: a MongoDB node keeps a collection in one place; take it out, or use PostgreSQL or MariaDB",
+            "tiers: triggerlog has no tiers in MongoDB; name a PostgreSQL, MariaDB or MySQL in `database.dsn`, or do "
+            "without",
         ),
         (
             TIERS + '[database]\ndsn = "mysql://a@b"',

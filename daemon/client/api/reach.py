@@ -15,6 +15,7 @@ from daemon.core.outcome import CommandFailed
 from daemon.web.secrets import from_file
 from daemon.web.tls import client_context, pinned_context
 from schemas.checking.addresses import in_url, is_everywhere, may_be_host
+from schemas.checking.dsn import Feature, require
 from schemas.config import ConfigError
 from schemas.config.listeners import Listener
 
@@ -86,14 +87,20 @@ def reach(
     ca: Path | None = None,
     environment: Mapping[str, str] = os.environ,
     server: Server = API,
+    feature: Feature | None = None,
 ) -> Reach:
     """Find out how to reach a daemon, or its server of conditions; `daemon` is the address that was given.
 
+    feature: what it is asked about.
+
     Raises:
-        ConfigError: the configuration file, the token file or the authority's certificate cannot be used.
+        ConfigError: the configuration file, the token file or the authority's certificate cannot be used, or its
+            database lacks the feature.
         CommandFailed: the configuration file does not say where it listens, or what is given cannot be used.
     """
     loaded = load_config(file, environment, asks_database=False) if file is not None else None
+    if loaded is not None and not daemon and feature is not None:
+        require(loaded.config.database.backend, feature)
     url = _checked(daemon, server) if daemon else server.local if loaded is None else _address(loaded, server)
     own = _own_certificate(loaded, server) if daemon is None and ca is None else None
     return Reach(

@@ -7,6 +7,7 @@ import ssl
 from typing import Protocol, cast
 
 from daemon.web.keepalive import Watch
+from schemas.checking.networks import host_and_port
 from schemas.wire import ACKNOWLEDGEMENT, ANSWER_MAX, GOODBYE, Answer, Greeting, ProtocolError, parse_answer
 
 
@@ -124,7 +125,8 @@ class Connection(asyncio.Protocol):
         if self._is_silent:
             exc = TimeoutError("its host does not answer any more")
         if not self.answer.done():
-            why = "does it want TLS?" if self._is_plain else "does it trust this sender's certificate?"
+            plain = "does it want TLS, or is this host not in its `allow`?"
+            why = plain if self._is_plain else "does it trust this sender's certificate?"
             self.answer.set_exception(ConnectionResetError(f"it closed the connection without an answer ({why})"))
         self.closed.set_result(None)
         self._owner.lost(self, exc)
@@ -139,7 +141,7 @@ async def greet(
         SenderError: no daemon answers there, or not in time.
         ProtocolError: the daemon refuses, or what answers is no daemon.
     """
-    line = greeting.line()
+    line, at = greeting.line(), host_and_port(host, port)
     connection: Connection | None = None
     try:
         async with asyncio.timeout(timeout_s):
@@ -149,13 +151,13 @@ async def greet(
             owner.check(await asyncio.shield(connection.answer))
     except TimeoutError:
         await _give_up(connection)
-        raise SenderError(f"{host}:{port} did not answer within {timeout_s:g} s; is this the daemon's port?") from None
+        raise SenderError(f"{at} did not answer within {timeout_s:g} s; is this the daemon's port?") from None
     except ssl.SSLError as error:
         await _give_up(connection)
-        raise SenderError(f"no TLS with {host}:{port}: {_reason_of_tls(error)}") from None
+        raise SenderError(f"no TLS with {at}: {_reason_of_tls(error)}") from None
     except OSError as error:
         await _give_up(connection)
-        raise SenderError(f"cannot reach a daemon at {host}:{port}: {_reason(error)}; is it running?") from None
+        raise SenderError(f"cannot reach a daemon at {at}: {_reason(error)}; is it running?") from None
     except UnicodeError:  # of the encoding of host names
         await _give_up(connection)
         raise SenderError(f"{host!r} is neither an address nor a name; give the host of the daemon") from None

@@ -16,6 +16,7 @@ import numpy as np
 from daemon.client.sender.connection import Connection, ConnectionLost, SenderError, greet
 from daemon.client.sender.stream import Stream
 from daemon.web.backoff import Backoff
+from schemas.checking.networks import host_and_port
 from schemas.readings import Array
 from schemas.wire import (
     SENDER_MAX,
@@ -345,7 +346,7 @@ class Sender:
         self._connection = None
         self._stream.begin_connection()  # here: the next one may acknowledge with its answer
         if self._failure is None and not self._closing:
-            text = f"lost the connection to {self._host}:{self._port} ({error or 'closed by the daemon'})"
+            text = f"lost the connection to {host_and_port(self._host, self._port)} ({error or 'closed by the daemon'})"
             if self._reconnects_itself:
                 self._say(f"{text}; connecting again")
                 self._again = asyncio.ensure_future(self._connect_again())
@@ -371,7 +372,7 @@ class Sender:
                     return
                 if str(error) != refusal:
                     refusal = str(error)
-                    self._say(f"{self._host}:{self._port} refuses: {refusal}; connecting again")
+                    self._say(f"{host_and_port(self._host, self._port)} refuses: {refusal}; connecting again")
             await backoff.pause()
         answer = connection.answer.result()
         if replace(answer, resume=None) != self._answer:
@@ -381,7 +382,7 @@ class Sender:
         assert answer.resume is not None  # `check` has seen it
         self.reconnects += 1
         self._take(connection)
-        self._say(f"connected again to {self._host}:{self._port}")
+        self._say(f"connected again to {host_and_port(self._host, self._port)}")
         await self._go_on(connection, answer.resume)
 
     def _take(self, connection: Connection) -> None:

@@ -229,9 +229,10 @@ def _groups(groups: Mapping[str, GroupStatus], most: int = len(_IMPORTANT)) -> T
 
 
 def _figures(group: GroupStatus) -> dict[str, str | Text]:
-    triggers, readings = group.triggers, group.readings
+    triggers, readings, latency = group.triggers, group.readings, group.commit_ms
+    slowest = ms(latency.p99) if latency.is_p99_known else f"longest {ms(latency.max)}"
     paused = " senders held back" if group.backpressure else ""
-    missing = f"▲ {group.missing_now}" if group.missing_now else "0"
+    missing = f"▲ {group.missing_now}" if group.missing_now else "–" if group.missing_now is None else "0"
     return {
         "instruments": f"{group.instruments:,}",
         "layout, durability": f"{group.layout}, {group.durability}",
@@ -240,7 +241,7 @@ def _figures(group: GroupStatus) -> dict[str, str | Text]:
         "triggers/s closed": f"{triggers.rate:,.1f}",
         "triggers/s committed": f"{triggers.commit_rate:,.1f}",
         "readings/s committed": f"{readings.commit_rate:,.0f}",
-        "commit p50, p99 (ms)": f"{ms(group.commit_ms.p50)}, {ms(group.commit_ms.p99)}",
+        "commit p50, p99 (ms)": f"{ms(latency.p50)}, {slowest}",
         "triggers open, waiting": f"{triggers.open:,}, {triggers.waiting:,}",
         "backlog": Text(f"{group.backlog_mib:,.1f} MiB in memory{paused}", "bold red" if paused else ""),
         "journal": f"{group.journal_mib:,.1f} MiB on disk{_outlook(group)}",
@@ -248,7 +249,7 @@ def _figures(group: GroupStatus) -> dict[str, str | Text]:
         "trigger numbers skipped": Text(f"{triggers.skipped:,}", "yellow" if triggers.skipped_lately.count else ""),
         "instruments missing now": Text(missing, "yellow" if group.missing_now else ""),
         "out of step": Text(_out_of_step(group), "bold yellow" if group.desynchronised_now else ""),
-        "missing a trigger": f"{group.missing_a_trigger:,.2f}",
+        "missing a trigger": "–" if group.missing_a_trigger is None else f"{group.missing_a_trigger:,.2f}",
         "readings late, duplicate": f"{readings.late:,}, {readings.duplicate:,}",
     }
 
@@ -266,7 +267,7 @@ def _out_of_step(group: GroupStatus) -> str:
         return "0"
     first = group.slips[0]
     size = f"{first.triggers:+,} triggers" if first.triggers else f"{first.offset_ms:+,.1f} ms"
-    size = "stuck" if first.kind is SlipKind.STUCK else size
+    size = first.kind.value if first.kind in (SlipKind.STUCK, SlipKind.IRREGULAR) else size
     more = f" and {group.desynchronised_now - 1:,} more" if group.desynchronised_now > 1 else ""
     return f"≠ {first.instrument} {size}{more}"
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from backends import open_conditions_store, open_folders_store, open_store
 from backends.base import (
+    ConfigurationRefused,
     Partition,
     PlaceRefused,
     ReadOnly,
@@ -225,6 +226,8 @@ async def look_at_readers(loaded: LoadedConfig) -> tuple[Problem, ...]:
         async with asyncio.timeout(2 * LOOK_S):
             for group in tables["groups"].values():
                 await store.ask(LedgerTail(group=group, most=1))
+            if not tables["groups"]:  # folders and conditions are read there, too
+                await store.facts()
     except TimeoutError:
         problem = f"{without_passwords(config.readers.dsn)} does not answer in time"
         return (wrong(problem, "readers would fail until it does", "readers.dsn"),)
@@ -232,10 +235,39 @@ async def look_at_readers(loaded: LoadedConfig) -> tuple[Problem, ...]:
         if error.is_away:
             return (wrong(str(error), "readers would fail until it does", "readers.dsn"),)
         fix = f"see that it holds schema {database.schema_name} as it is written, and that its user may read that"
+        problem, has_own, own_fix = str(error).rpartition("; ")
+        if isinstance(error, ConfigurationRefused) and has_own:
+            return (wrong(problem, own_fix, "readers.dsn"),)
         return (wrong(str(error), fix, "readers.dsn"),)
     finally:
         await store.close()
     return ()
+
+
+async def look_beside(loaded: LoadedConfig) -> list[str]:
+    """Ask whether the stores of conditions and of folders that are served could be opened; the problems, a line each.
+
+    An embedded database is not asked: it would have to run.
+    """
+    config = loaded.config
+    stores: dict[str, ConditionsStore | FoldersStore] = {}
+    if config.database.dsn is not None and config.conditions.serve:
+        stores["conditions"] = conditions_store_of(loaded, connections=1)
+    if config.database.dsn is not None and config.folders.serve:
+        stores["folders"] = folders_store_of(loaded)
+    problems = []
+    for section, store in stores.items():
+        try:
+            async with asyncio.timeout(2 * LOOK_S):
+                await store.check()
+        except TimeoutError:
+            continue  # the look at the database says so
+        except StoreError as error:
+            if not error.is_away:
+                problems.append(f"{section}.schema: {error}")
+        finally:
+            await store.close()
+    return problems
 
 
 async def look_at_calibrations(loaded: LoadedConfig) -> tuple[Problem, ...]:
@@ -299,7 +331,7 @@ def _other_partitions(found: Mapping[str, Sequence[Partition]], config: Config) 
             continue
         ends = np.datetime64(newest.end_ns, "ns").astype("datetime64[m]")
         problem = f"group {group} has partitions of another stretch up to {ends} UTC"
-        yield wrong(problem, f"they stay, and partitions of a {unit} begin there", "database.partition")
+        yield wrong(problem, f"they stay, and partitions of one {unit} begin there", "database.partition")
 
 
 def _shortfalls(facts: StoreFacts | None, config: Config) -> Iterator[Problem]:

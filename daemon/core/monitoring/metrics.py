@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from schemas.api.status import Latency
 from schemas.readings import Array
 
 BOUNDS_MS: tuple[float, ...] = tuple(
@@ -16,6 +17,8 @@ _FINE_PER_DECADE = 100
 _FINE_FIRST_MS = 0.01
 _FINE = int(8 * _FINE_PER_DECADE)  # up to 1e6 ms
 _SECONDS = 10
+_BEYOND = 10
+"""Samples that have to lie beyond a percentile for it to say something of all, not of a few."""
 
 
 class Latencies:
@@ -46,17 +49,17 @@ class Latencies:
         np.add.at(self.fine, fine, counts)
         self._most[row] = max(self._most[row], float(values_ms.max(initial=0.0)))
 
-    def percentiles(self, monotonic_ns: int, *wanted: float) -> list[float | None]:
-        """Percentiles (0 to 100) of the last ten seconds in ms; 100 is exact; None when there is nothing."""
-        second = monotonic_ns // 1_000_000_000
-        recent = self._second > second - _SECONDS
-        counts = self._fine[recent].sum(axis=0)
-        total = int(counts.sum())
+    def latency(self, monotonic_ns: int) -> Latency:
+        """Return the percentiles of the last ten seconds; the greatest is exact."""
+        recent = self._second > monotonic_ns // 1_000_000_000 - _SECONDS
+        below = np.cumsum(self._fine[recent].sum(axis=0))
+        total = int(below[-1])
         if not total:
-            return [None for _ in wanted]
+            return Latency(p50=None, p99=None, max=None)
         most = float(self._most[recent].max())
-        below = np.cumsum(counts)
-        return [most if percent >= 100 else min(most, _upper_ms(below, percent)) for percent in wanted]
+        tail = min(99.0, max(50.0, 100 - 100 * _BEYOND / total))
+        p50, p99, tail_ms = (min(most, _upper_ms(below, percent)) for percent in (50, 99, tail))
+        return Latency(p50=p50, p99=p99, max=most, tail=tail_ms, is_p99_known=total >= 100 * _BEYOND)
 
     def _row(self, monotonic_ns: int) -> int:
         second = monotonic_ns // 1_000_000_000

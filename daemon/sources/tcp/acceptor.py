@@ -16,6 +16,7 @@ from daemon.core.process import descriptors
 from daemon.core.supervision.fail_stop import fail_stop
 from daemon.sources.limits.networks import Networks
 from daemon.sources.tcp.connection import Connection
+from schemas.checking.networks import host_and_port
 
 BACKLOG = 1024
 """Connections the kernel holds until they are accepted: all instruments of a machine may connect at once."""
@@ -107,15 +108,16 @@ class Acceptor:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
-            for family, _, _, _, address in dict.fromkeys(found):
-                self._sockets.append(_listening(family, address))
+            addresses = {address: family for family, _, _, _, address in found}
+            for address, family in addresses.items():
+                self._sockets.append(_listening(family, address, is_alone=len(addresses) == 1))
         except OSError:
             self.close()
             raise
         for listening in self._sockets:
             loop.add_reader(listening, self._accept, listening)
         at, port = self._sockets[0].getsockname()[:2]
-        return f"{at}:{port}"
+        return host_and_port(at, port)
 
     def close(self) -> None:
         """Accept nothing more."""
@@ -186,14 +188,15 @@ def _opened(connection: Connection, accepted: socket.socket, opening: asyncio.Ta
         connection.connection_lost(None)
 
 
-def _listening(family: int, address: Any) -> socket.socket:
+def _listening(family: int, address: Any, *, is_alone: bool) -> socket.socket:
+    """A socket that listens. is_alone: `::` takes IPv4 as well; beside another it would take the port of that."""
     listening = socket.socket(family, socket.SOCK_STREAM)
     with contextlib.ExitStack() as undo:
         undo.callback(listening.close)
         listening.setblocking(False)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not is_alone)
         listening.bind(address)
         listening.listen(BACKLOG)
         undo.pop_all()

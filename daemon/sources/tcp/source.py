@@ -18,6 +18,7 @@ from daemon.sources.tcp.acceptor import Acceptor, MakesListening
 from daemon.sources.tcp.admission import Admission
 from daemon.sources.tcp.connection import Connection
 from schemas.api.status import SourceStatus
+from schemas.checking.networks import host_and_port
 from schemas.config import TcpSource as TcpConfig
 from schemas.readings import Array
 from schemas.sessions import session_key
@@ -51,7 +52,7 @@ class TcpSource:
         self.gathers = {name: Gather(intake) for name, intake in intakes.items()}
         self.handshake_timeout_s = config.handshake_timeout_s
         self._config = config
-        self._address = f"{config.host}:{config.port}"
+        self._address = host_and_port(config.host, config.port)
         self._admission: Admission[Connection] = Admission(
             most=config.max_connections,
             most_of_address=config.max_connections_per_address,

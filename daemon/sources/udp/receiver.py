@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from daemon.core.supervision.fail_stop import fail_stop
+from schemas.checking.networks import host_and_port
 from schemas.wire import DATAGRAM_MAX
 
 DATAGRAMS_AT_ONCE = 256
@@ -76,7 +77,7 @@ class Receiver:
         self._socket = bound
         loop.add_reader(bound, self._readable)
         at, port = bound.getsockname()[:2]
-        return f"{at}:{port}"
+        return host_and_port(at, port)
 
     def close(self) -> None:
         """Read what the kernel has by now, which is lost otherwise, and nothing more.

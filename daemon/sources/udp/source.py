@@ -11,6 +11,7 @@ from daemon.sources.parsing import parsed
 from daemon.sources.udp.datagram_numbers import DatagramNumbers
 from daemon.sources.udp.receiver import Address, MakesReceiving, Receiver
 from schemas.api.status import SourceStatus
+from schemas.checking.networks import host_and_port
 from schemas.config import UdpSource as UdpConfig
 from schemas.wire import ErrorCode, ProtocolError, parse_datagram
 
@@ -32,7 +33,7 @@ class UdpSource:
         self._config = config
         self._intakes = intakes
         self._gathers = {name: Gather(intake) for name, intake in intakes.items()}
-        self._address = f"{config.host}:{config.port}"
+        self._address = host_and_port(config.host, config.port)
         self._bytes = 0
         self._networks = Networks(config.allow)
         self._refusals = Refusals(lambda: f"source udp {self._address}", report)

@@ -238,11 +238,15 @@ _GAUGES: tuple[tuple[str, str, Callable[[GroupStatus], float]], ...] = (
         "Readings that lie in the dead letters since they are for no trigger that is known.",
         lambda group: group.dead_letters.aside,
     ),
-    ("instruments_missing", "Instruments missing, silent or never seen.", lambda group: group.missing_now),
+    (
+        "instruments_missing",
+        "Instruments missing, silent or never seen; NaN while no trigger says so.",
+        lambda group: _known(group.missing_now),
+    ),
     (
         "missing_a_trigger",
-        "Mean number of instruments missing from the triggers closed lately.",
-        lambda group: group.missing_a_trigger,
+        "Mean number of instruments missing from the triggers closed lately; NaN without triggers.",
+        lambda group: _known(group.missing_a_trigger),
     ),
     (
         "instruments_desynchronised",
@@ -252,10 +256,14 @@ _GAUGES: tuple[tuple[str, str, Callable[[GroupStatus], float]], ...] = (
     (
         "clock_ahead_seconds",
         "How far the times of triggers are ahead of the node's clock as they come; NaN without triggers.",
-        lambda group: math.nan if group.ahead_s is None else group.ahead_s,
+        lambda group: _known(group.ahead_s),
     ),
     ("run", "Number of the run.", lambda group: group.run),
 )
+
+
+def _known(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _gauges(status: Status) -> Iterator[Metric]:

@@ -36,7 +36,6 @@ from schemas.api.status import (
     GovernorStatus,
     GroupStatus,
     IntakeStatus,
-    Latency,
     ReaderStatus,
     ReadingCounts,
     Slip,
@@ -277,7 +276,6 @@ class Reporter:
     def _group(self, pipeline: Pipeline, moment: int) -> GroupStatus:
         rates = self._current.get(pipeline.group.name, NO_RATES)
         figures, instruments = pipeline.figures(), pipeline.instruments.figures(moment)
-        p50, p99, most = pipeline.latencies.percentiles(moment, 50, 99, 100)
         return GroupStatus(
             run=figures.run,
             brief_runs=figures.brief_runs,
@@ -289,8 +287,8 @@ class Reporter:
             triggers=_triggers(figures, rates),
             readings=_readings(figures, rates),
             dead_letters=_dead_letters(figures),
-            commit_ms=Latency(p50=p50, p99=p99, max=most),
-            missing_now=0 if pipeline.group.reports else sum(instruments.states.count(letter) for letter in "msn"),
+            commit_ms=pipeline.latencies.latency(moment),
+            missing_now=0 if pipeline.group.reports else _missing_now(instruments.states),
             missing_a_trigger=instruments.missing_a_trigger,
             states=instruments.states,
             quiet_s=instruments.quiet_s,
@@ -305,6 +303,10 @@ class Reporter:
             full_in_s=full_in_s(figures.room_bytes, figures.bytes_a_reading, rates.received),
             drained_in_s=drained_in_s(figures.waiting.readings, rates.received, rates.committed),
         )
+
+
+def _missing_now(states: str) -> int | None:
+    return sum(states.count(letter) for letter in "msn") or (None if "i" in states else 0)
 
 
 def _intake(intake: Intake) -> IntakeStatus | None:
@@ -337,7 +339,12 @@ def _disk(folder: Path, bytes_a_day: float | None) -> DiskStatus | None:
     )
 
 
-SLIP_KINDS = {Kind.SLIPPED: SlipKind.SLIPPED, Kind.CLOCK_OFF: SlipKind.CLOCK, Kind.STUCK: SlipKind.STUCK}
+SLIP_KINDS = {
+    Kind.SLIPPED: SlipKind.SLIPPED,
+    Kind.CLOCK_OFF: SlipKind.CLOCK,
+    Kind.STUCK: SlipKind.STUCK,
+    Kind.IRREGULAR: SlipKind.IRREGULAR,
+}
 
 
 def _slip(group: InstrumentGroup, finding: Finding) -> Slip:

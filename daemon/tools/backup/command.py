@@ -40,7 +40,7 @@ def backup(
     output: BackupFile,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Copy all that triggerlog has in its database, and its state folder, into one file; the daemon may run.
+    """Copy the database and the state folder into one file; the daemon may run.
 
     All schemas are in it, as they were at one moment, and what was acknowledged when it began; keep it as you keep a
     password, since it holds the token of the API. Accounts and rights of the database are not in it.
@@ -67,7 +67,7 @@ def backup(
 
 
 def restore(file: File, backup: BackupFile) -> None:
-    """Bring a backup into a database and a state folder that have nothing yet; the daemon must not run.
+    """Restore a backup into an empty database and state folder; the daemon must not run.
 
     Nothing is overwritten: what is there is moved away by you first. The server may be another one, and of another
     version; the login of the configuration owns what is restored.

@@ -36,7 +36,7 @@ def list_(
     ca: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """What is wrong with a daemon, and what to do: list the alarms, acknowledge or shelve them."""
+    """List what is wrong and what to do about it; acknowledge or shelve alarms."""
     if context.invoked_subcommand is not None:
         # What stands before the command holds for it, too: an order must not go to another daemon.
         given = {"config": config, "daemon": daemon, "token_file": token_file, "ca": ca}

@@ -27,14 +27,17 @@ def announce_run(
     token_file: TokenFile = None,
     ca: CaFile = None,
 ) -> None:
-    """Announce a restart of the timing system and its trigger numbers to every group.
+    """Tell every group that the timing system starts its trigger numbers again.
 
     With its epoch a new run begins at once; without it, with the next reading that has no epoch, whatever its number
-    and time. This changes the state of the daemon and needs the token of the API, which FILE names.
+    and time. It is followed after a restart of the daemon, too, and is accepted before the database answers: then it
+    takes its place behind what was received by then, and the epoch has no number yet. This changes the state of the
+    daemon and needs the token of the API, which FILE names.
     """
     found = reach(file, daemon=daemon, token_file=token_file, ca=ca)
     path = f"/api/v1/run?epoch={epoch}"
     runs: dict[str, int | None] = ask_daemon(found, "POST", path, patience_s=PATIENCE_S).json()
-    without = "the database has its run already" if epoch else "a run begins with the next reading"
+    later = "announced; its run has a number when the database has answered"
+    without = later if epoch else "a run begins with the next reading"
     for group, run in runs.items():
         typer.echo(f"{group}: run {run}" if run else f"{group}: {without}")

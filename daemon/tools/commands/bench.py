@@ -21,7 +21,7 @@ EPILOG = examples(
 )
 
 NEEDED = {"pytest": "pytest", "pytest_benchmark": "pytest-benchmark", "pytest_timeout": "pytest-timeout"}
-NEEDED |= {"psycopg": "psycopg"}
+NEEDED |= {"psycopg": "psycopg", "psycopg2": "psycopg2-binary"}
 """Packages of the extra `bench`, by the names of their modules."""
 
 
@@ -74,7 +74,7 @@ def bench(
         Path | None, typer.Option(metavar="FILE", help="Write all tables of figures as Markdown, too.")
     ] = None,
 ) -> None:
-    """Measure the ways to write triggers into databases, and write one HTML page that says which to choose.
+    """Measure the ways to write triggers into databases, and write a report that says which to choose.
 
     Without a database named it measures throw-away servers of what is on this machine. A password comes with the DSN,
     or from TRIGGERLOG_PASSWORD.

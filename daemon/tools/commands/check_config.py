@@ -20,6 +20,7 @@ from daemon.core.configuration.database import (
     look_at_calibrations,
     look_at_database,
     look_at_readers,
+    look_beside,
 )
 from daemon.core.outcome import CommandFailed, examples, reason_of
 from daemon.core.outside import SystemDisk
@@ -41,22 +42,20 @@ def check_config(
     file: File,
     offline: Annotated[bool, typer.Option("--offline", help="Check only the file; ask no database.")] = False,
 ) -> None:
-    """Check a configuration: print each problem with its field and what to do, or what the configuration means.
+    """Check a configuration: print each problem with its field and the fix.
 
     The database is asked too, and not changed. A database that is away is no error: the daemon waits for it.
     """
     try:
         loaded = load_config(file)
-        _check_listeners(loaded)
-        _check_tabs(loaded)
-        _check_state(loaded)
-        look = Look() if offline else asyncio.run(_look(loaded))
     except ConfigError as error:
         _fail(map(str, error.problems))
-    except CommandFailed as error:
-        _fail([str(error)])
-    except StoreError as error:
-        _fail([in_its_field(error, loaded.config)])
+    look, problems = Look(), _of_file(loaded)
+    if not offline:
+        look, more = asyncio.run(_look(loaded))
+        problems += more
+    if problems:
+        _fail(problems)
     typer.echo(f"{file}: nothing is wrong.")
     for name, text in _summary(loaded, look):
         typer.echo(f"  {name:<10} {text}")
@@ -64,14 +63,35 @@ def check_config(
         typer.echo(f"warning: {warning}", err=True)
 
 
-async def _look(loaded: LoadedConfig) -> Look:
-    look = await look_at_database(loaded)
-    if not look.creates and look.facts is not None:
-        refused = await look_at_tiers(loaded)
-        if refused:
-            raise ConfigError(refused)
-    more = (*await look_at_readers(loaded), *await look_at_calibrations(loaded))
-    return replace(look, warnings=(*look.warnings, *more))
+def _of_file(loaded: LoadedConfig) -> list[str]:
+    """The problems of what the file names on this machine, a line each."""
+    problems: list[str] = []
+    for check in (_check_listeners, _check_tabs, _check_state):
+        try:
+            check(loaded)
+        except ConfigError as error:
+            problems += map(str, error.problems)
+        except CommandFailed as error:
+            problems.append(str(error))
+    return problems
+
+
+async def _look(loaded: LoadedConfig) -> tuple[Look, list[str]]:
+    """What the databases answer, and the problems there, a line each."""
+    look = Look()
+    problems: list[str] = []
+    try:
+        look = await look_at_database(loaded)
+        if not look.creates and look.facts is not None:
+            problems += map(str, await look_at_tiers(loaded))
+    except StoreError as error:
+        problems.append(in_its_field(error, loaded.config))
+    for line in await look_beside(loaded):
+        # A login that is refused is refused everywhere.
+        if not any(line.partition(": ")[2] == said.partition(": ")[2] for said in problems):
+            problems.append(line)
+    more = () if problems else (*await look_at_readers(loaded), *await look_at_calibrations(loaded))
+    return replace(look, warnings=(*look.warnings, *more)), problems
 
 
 def _check_state(loaded: LoadedConfig) -> None:

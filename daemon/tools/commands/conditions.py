@@ -6,7 +6,7 @@ from daemon.tools.commands import conditions_files, conditions_look, conditions_
 
 app = typer.Typer(
     name="conditions",
-    help="Conditions by global tag: calibrations and settings, and what is valid when; serve them to programs.",
+    help="Calibrations and settings by global tag: serve them, look at them, change them.",
     no_args_is_help=True,
     add_completion=False,
 )

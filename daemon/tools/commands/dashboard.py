@@ -36,7 +36,7 @@ def dashboard(
         typer.Option(min=0, max=65_535, help="Port of the page; 0 takes a free one. [default: FILE's, or 8121]"),
     ] = None,
 ) -> None:
-    """Serve the live page, fed by a daemon's control API.
+    """Serve the live page of a daemon.
 
     FILE is the configuration of the daemon; the command uses [dashboard] (where to listen, password, TLS, tabs,
     time zone) and [api] (where the daemon is, and its token). On other addresses than loopback the page needs a

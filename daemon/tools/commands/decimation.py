@@ -18,11 +18,12 @@ from daemon.retention.limits import newest_of
 from daemon.retention.planner import GIB
 from daemon.tools.in_store import asked
 from daemon.tools.options import AsJson, File, groups_of
+from schemas.checking.dsn import Feature, require
 from schemas.decimation import Decimated
 
 app = typer.Typer(
     name="decimation",
-    help="Old readings that are reduced: what would be and why, and what was.",
+    help="Show which old readings are reduced, and why.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -36,7 +37,7 @@ def plan(file: File, as_json: AsJson = False) -> None:
 
     What something waits for in a running daemon is not known here, nor which periods late readings came for.
     """
-    loaded = load_config(file)
+    loaded = _loaded(file)
     made = asyncio.run(asked(loaded, lambda store: _planned(loaded, store)))
     if as_json:
         typer.echo(json.dumps(_as_json(made), indent=2))
@@ -64,7 +65,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List what was reduced: which period, to what, how much, and when."""
-    loaded = load_config(file)
+    loaded = _loaded(file)
     groups_of(loaded, group)  # refuses a name that is none
     account = asyncio.run(asked(loaded, _account))
     every = [each for name, of in account.items() if group in (None, name) for each in of]
@@ -76,6 +77,12 @@ def list_(
         typer.echo(_line(each))
     if not wanted:
         typer.echo("Nothing was reduced.")
+
+
+def _loaded(file: File) -> LoadedConfig:
+    loaded = load_config(file)
+    require(loaded.config.database.backend, Feature.DECIMATION)
+    return loaded
 
 
 async def _account(store: Store) -> Mapping[str, tuple[Decimated, ...]]:

@@ -49,7 +49,7 @@ def events(
     token_file: TokenFile = None,
     ca: CaFile = None,
 ) -> None:
-    """Print events, the oldest first: what a daemon reported, and which orders it was given from where.
+    """Print what the daemon reported and which commands it was given, the oldest first.
 
     Where the daemon does not answer, they are read from the state folder that FILE names.
     """

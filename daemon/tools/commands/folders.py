@@ -6,7 +6,7 @@ from daemon.tools.commands import folders_look, folders_orders
 
 app = typer.Typer(
     name="folders",
-    help="Folders of channels: values that hold for intervals of time; what held when, and what changed.",
+    help="Values that hold for intervals of time: what held when, and what changed.",
     no_args_is_help=True,
     add_completion=False,
 )

@@ -5,12 +5,11 @@ from typing import Annotated
 import typer
 
 from daemon.client.api.folders import FoldersApi
-from daemon.client.api.reach import reach
 from daemon.core.moments import rfc3339
 from daemon.core.outcome import examples
 from daemon.tools.conditions.listing import listing
 from daemon.tools.folders.listing import list_intervals
-from daemon.tools.folders.options import TIME, FolderPath, TagOption, asked
+from daemon.tools.folders.options import TIME, FolderPath, TagOption, asked, daemon_of
 from daemon.tools.options import AsJson, CaFile, ConfigOption, DaemonUrl, TokenFile
 from schemas.api.folders import FolderColumn, FolderDetails
 from schemas.readings import Array
@@ -30,7 +29,7 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List the folders, and the sets that they are in."""
-    tree = asked(reach(config, daemon=daemon, token_file=token_file, ca=ca), lambda api: api.tree())
+    tree = asked(daemon_of(config, daemon, token_file, ca), lambda api: api.tree())
     if as_json:
         typer.echo(tree.model_dump_json())
         return
@@ -54,7 +53,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a folder: its columns, channels and tags."""
-    found = asked(reach(config, daemon=daemon, token_file=token_file, ca=ca), lambda api: api.folder(path))
+    found = asked(daemon_of(config, daemon, token_file, ca), lambda api: api.folder(path))
     if as_json:
         typer.echo(found.model_dump_json())
         return
@@ -92,7 +91,7 @@ def snapshot(
     async def question(api: FoldersApi) -> Found:
         return await api.folder(path), await api.snapshot(path, at, tag)
 
-    _list(asked(reach(config, daemon=daemon, token_file=token_file, ca=ca), question), as_json)
+    _list(asked(daemon_of(config, daemon, token_file, ca), question), as_json)
 
 
 @app.command(epilog=examples("triggerlog folders history /magnets/current Q1 --since 2026-11-21 --until 2026-11-22"))
@@ -116,7 +115,7 @@ def history(
     async def question(api: FoldersApi) -> Found:
         return await api.folder(path), await api.history(path, channel, since, until, tag)
 
-    _list(asked(reach(config, daemon=daemon, token_file=token_file, ca=ca), question), as_json)
+    _list(asked(daemon_of(config, daemon, token_file, ca), question), as_json)
 
 
 @app.command(epilog=examples("triggerlog folders changes /magnets/current --after 2026-11-21T18:00"))
@@ -137,7 +136,7 @@ def changes(
     async def question(api: FoldersApi) -> Found:
         return await api.folder(path), await api.changes(path, after, upto, tag)
 
-    _list(asked(reach(config, daemon=daemon, token_file=token_file, ca=ca), question), as_json)
+    _list(asked(daemon_of(config, daemon, token_file, ca), question), as_json)
 
 
 def _list(found: Found, as_json: bool) -> None:

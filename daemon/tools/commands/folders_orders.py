@@ -11,13 +11,12 @@ import typer
 
 from daemon.client.api.asking import DaemonGone
 from daemon.client.api.folders import FoldersApi
-from daemon.client.api.reach import reach
 from daemon.core.outcome import CommandFailed, examples
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
 from daemon.tools.export.folders import folder_time
 from daemon.tools.folders.files import ENDINGS, number_of, read_block
-from daemon.tools.folders.options import TIME, AnyPath, Description, FolderPath, TagName, asked
+from daemon.tools.folders.options import TIME, AnyPath, Description, FolderPath, TagName, asked, daemon_of
 from daemon.tools.options import CaFile, ConfigOption, DaemonUrl, TokenFile
 from schemas.api.folders import FolderColumn, NewChannels, NewFolder, NewFolderSet
 from schemas.checking.problems import listed
@@ -69,7 +68,7 @@ def add(
         channels=_channels(channel or []),
         description=description,
     )
-    asked(reach(config, daemon=daemon, token_file=token_file, ca=ca), lambda api: api.add_folder(new))
+    asked(daemon_of(config, daemon, token_file, ca), lambda api: api.add_folder(new))
     typer.echo(f"{path}: added, {kind}, with {len(new.channels):,} channels")
 
 
@@ -85,7 +84,7 @@ def add_set(
 ) -> None:
     """Add a set of folders. This needs the API's token."""
     new = NewFolderSet(path=path, description=description)
-    asked(reach(config, daemon=daemon, token_file=token_file, ca=ca), lambda api: api.add_set(new))
+    asked(daemon_of(config, daemon, token_file, ca), lambda api: api.add_set(new))
     typer.echo(f"{path}: added, a set")
 
 
@@ -106,7 +105,7 @@ def add_channels(
     new = NewChannels(path=path, channels=_channels(channel or []))
     if not new.channels:
         raise CommandFailed("--channel: not given; give at least one, such as --channel 3=Q3")
-    asked(reach(config, daemon=daemon, token_file=token_file, ca=ca), lambda api: api.add_channels(new))
+    asked(daemon_of(config, daemon, token_file, ca), lambda api: api.add_channels(new))
     typer.echo(f"{path}: {len(new.channels):,} channels added")
 
 
@@ -152,7 +151,7 @@ def insert(
                 bar.show(path, f"{k + 1} of {len(parts)} blocks", done=k + 1, total=len(parts))
         return len(block), there
 
-    count, there = asked(reach(config, daemon=daemon, token_file=token_file, ca=ca), order)
+    count, there = asked(daemon_of(config, daemon, token_file, ca), order)
     said = f", {there:,} of them were there" if there else ""
     typer.echo(f"{path}: {count:,} intervals of {file}{said}, in {time.monotonic() - began:.1f} s")
 
@@ -185,7 +184,7 @@ def end(
         sequence = (await api.position(path, source)).sequence + 1
         await api.insert(path, block, source=source, sequence=sequence)
 
-    asked(reach(config, daemon=daemon, token_file=token_file, ca=ca), order)
+    asked(daemon_of(config, daemon, token_file, ca), order)
     typer.echo(f"{path}: {', '.join(channels)} ended at {when}")
 
 
@@ -200,7 +199,7 @@ def tag(
     ca: CaFile = None,
 ) -> None:
     """Name the version that a multi-version folder has now; of a set, those of all below it. Needs the API's token."""
-    added = asked(reach(config, daemon=daemon, token_file=token_file, ca=ca), lambda api: api.add_tag(path, name))
+    added = asked(daemon_of(config, daemon, token_file, ca), lambda api: api.add_tag(path, name))
     for each in added.tags:
         typer.echo(f"{each.path}: {each.name} is what {each.version:,} insertions made")
 
@@ -216,7 +215,7 @@ def untag(
     ca: CaFile = None,
 ) -> None:
     """Remove a tag of a folder; its intervals stay. This needs the API's token."""
-    asked(reach(config, daemon=daemon, token_file=token_file, ca=ca), lambda api: api.remove_tag(path, name))
+    asked(daemon_of(config, daemon, token_file, ca), lambda api: api.remove_tag(path, name))
     typer.echo(f"{path}: tag {name} removed")
 
 
@@ -233,7 +232,7 @@ def remove(
     """Remove a folder with all that is in it, or a set that has nothing in it. This needs the API's token."""
     if not yes:
         raise CommandFailed(f"this would remove {path} with all that is in it; add --yes to remove it")
-    asked(reach(config, daemon=daemon, token_file=token_file, ca=ca), lambda api: api.remove(path))
+    asked(daemon_of(config, daemon, token_file, ca), lambda api: api.remove(path))
     typer.echo(f"{path}: removed")
 
 

@@ -34,7 +34,7 @@ def governor(
     ca: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what holds readers back, or set the ceilings that it keeps: what is left out is none then.
+    """Show or set the limits beyond which readers are held back.
 
     Setting needs the API's token. It holds until it is set again, the configuration changes, or the daemon ends.
     """

@@ -110,7 +110,7 @@ def interference(
         ),
     ] = None,
 ) -> None:
-    """Measure what readers do to the writing: blocks without and with readers by turns, under the same load.
+    """Measure what readers do to the writing: with and without them by turns, under the same load.
 
     On the daemon of FILE or --daemon; without either on a throw-away daemon with a database and a sender of its own.
     Writes a report and the figures, and prints the table. Ctrl-C ends it early and keeps what was measured.

@@ -16,7 +16,7 @@ from daemon.core.outcome import CommandFailed, examples
 from daemon.tools.options import CaFile, DaemonUrl, File, TokenFile
 from schemas.api.marks import MarkKept
 from schemas.checking.problems import problems
-from schemas.marks import AUTHOR_MOST, Mark
+from schemas.marks import AUTHOR_MOST, Mark, is_shown
 
 EPILOG = examples(
     'triggerlog mark beam.toml "beam study began"',
@@ -47,7 +47,7 @@ def mark(
     token_file: TokenFile = None,
     ca: CaFile = None,
 ) -> None:
-    """Keep an event with the data: the page draws it on every time axis, and exports hold it.
+    """Note an event: the page draws it on every time axis, and exports contain it.
 
     This needs the API's token. While the database is away the daemon keeps the mark on its disk.
     """
@@ -80,5 +80,5 @@ def _user() -> str | None:
     """The user's name; None where it cannot be said."""
     with suppress(KeyError, OSError):
         name = getpass.getuser()[:AUTHOR_MOST]
-        return name if name.isprintable() and name.strip() else None
+        return name if all(map(is_shown, name)) and name.strip() else None
     return None

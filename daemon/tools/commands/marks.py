@@ -40,7 +40,7 @@ def marks(
     token_file: TokenFile = None,
     ca: CaFile = None,
 ) -> None:
-    """List the events that people noted, or withdraw one, which needs the API's token."""
+    """List the events that were noted, or withdraw one."""
     found = reach(file, daemon=daemon, token_file=token_file, ca=ca)
     if withdraw is not None:
         _withdraw(found, withdraw)

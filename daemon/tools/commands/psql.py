@@ -41,7 +41,7 @@ def psql(
     arguments: Annotated[list[str] | None, typer.Argument(help="Passed on to psql.", show_default=False)] = None,
     program: Annotated[Program, typer.Option(help="What to run in place of psql.")] = Program.PSQL,
 ) -> None:
-    """Open PostgreSQL's own terminal on the database of a configuration, with its schema in the search path.
+    """Open PostgreSQL's terminal on the database of a configuration.
 
     An embedded server that does not run is started for it, and stops afterwards.
     """

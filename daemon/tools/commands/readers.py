@@ -16,7 +16,7 @@ from schemas.config.workloads import MOST_CLIENTS, Workload, WorkloadKind
 
 app = typer.Typer(
     name="readers",
-    help="Reader workloads of a daemon, which read what it writes: list them, start one, stop one.",
+    help="List, start or stop the reader workloads of a daemon.",
     no_args_is_help=True,
     add_completion=False,
 )

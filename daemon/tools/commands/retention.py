@@ -23,7 +23,7 @@ from schemas.retention import Dropped
 
 app = typer.Typer(
     name="retention",
-    help="Old readings that are dropped: what would be and why, and what was.",
+    help="Show which old readings are dropped, and why.",
     no_args_is_help=True,
     add_completion=False,
 )

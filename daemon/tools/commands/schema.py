@@ -25,7 +25,7 @@ def schema(
         Backend | None, typer.Option(help="For another kind of database.", show_default="that of FILE")
     ] = None,
 ) -> None:
-    """Print what the daemon would run on an empty server: a script for psql, mariadb or mongosh; asks no database."""
+    """Print the SQL that the daemon would run on an empty server; asks no database."""
     config = load_config(file).config
     statements = schema_statements(
         backend or config.database.backend,

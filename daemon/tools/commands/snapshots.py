@@ -24,12 +24,13 @@ from schemas.api.snapshots import (
     SnapshotsRun,
     SnapshotsStatus,
 )
+from schemas.checking.dsn import Feature, require
 from schemas.checking.problems import ConfigError, problems
 from schemas.folders.folders import FolderLayout
 
 app = typer.Typer(
     name="snapshots",
-    help="Readers of snapshots with a deadline: run them by themselves or in a daemon, and look at what was measured.",
+    help="Readers of snapshots with a deadline: run them, and look at what was measured.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -112,6 +113,7 @@ def run(
 
     loaded = None if file is None else load_config(file)
     place = place_of(loaded, dsn, password_env, folder, otherwise=FOLDER)
+    require(place.database.backend, Feature.FOLDERS)
     words = [*([] if file is None else [str(file)]), *([] if dsn is None else ["--dsn", place.target])]
     found = asyncio.run(run_standalone(place, settings, command_of(settings, *words), make_console(stderr=True)))
     _say(found, place.state_dir, as_json=as_json)

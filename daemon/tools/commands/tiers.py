@@ -26,12 +26,13 @@ from daemon.tiers.planner import Plan, Tier, name_of
 from daemon.tiers.remembered import HeatFile, heat_of
 from daemon.tools.in_store import asked
 from daemon.tools.options import AsJson, File
+from schemas.checking.dsn import Feature, require
 from schemas.checking.problems import Problem, wrong
 from schemas.config.retention import NEWEST
 
 app = typer.Typer(
     name="tiers",
-    help="Tiers: what would be moved and why, what lies where, and a move by hand.",
+    help="Show which old readings are moved to cheaper disks, and why; move some by hand.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -116,6 +117,7 @@ async def _moved(loaded: LoadedConfig, store: Store, group: str, partition: str,
 
 def _with_tiers(file: File) -> LoadedConfig:
     loaded = load_config(file)
+    require(loaded.config.database.backend, Feature.TIERS)
     if not loaded.config.tiers:
         raise CommandFailed(f"tiers: {loaded.path} has none; add `[[tiers]]` for each place that readings may lie in")
     return loaded

@@ -23,7 +23,7 @@ from schemas.api.visits import Visits, VisitsStatus
 
 app = typer.Typer(
     name="visits",
-    help="Mock DIA visits of a telescope: run them by themselves or in a daemon, and look at what was measured.",
+    help="Mock DIA visits of a telescope: run them, and look at what was measured.",
     no_args_is_help=True,
     add_completion=False,
 )

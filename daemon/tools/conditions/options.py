@@ -10,6 +10,7 @@ import typer
 from daemon.client.api.conditions import ConditionsApi, conditions_api
 from daemon.client.api.reach import CONDITIONS, Reach, reach
 from daemon.core.outcome import CommandFailed
+from schemas.checking.dsn import Feature
 from schemas.checking.problems import suggestion
 from schemas.conditions.intervals import LARGEST, Intervals, Key
 
@@ -37,7 +38,7 @@ def server_of(config: Path | None, server: str | None, token_file: Path | None, 
     Raises:
         ConfigError, CommandFailed: as of `reach`.
     """
-    return reach(config, daemon=server, token_file=token_file, ca=ca, server=CONDITIONS)
+    return reach(config, daemon=server, token_file=token_file, ca=ca, server=CONDITIONS, feature=Feature.CONDITIONS)
 
 
 def asked(server: Reach, question: Callable[[ConditionsApi], Awaitable[T]]) -> T:

@@ -22,7 +22,7 @@ from schemas.readings import InstrumentGroup
 
 app = typer.Typer(
     name="dead-letters",
-    help="What the database rejected for good: list it, retry it, export it, discard it.",
+    help="List, retry, export or discard what the database rejected for good.",
     no_args_is_help=True,
     add_completion=False,
 )

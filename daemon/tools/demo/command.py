@@ -18,7 +18,7 @@ def demo(
     rate: Annotated[float, typer.Option(min=0.1, max=10_000, help="Triggers a second of the simulated machine.")] = 10,
     free_ports: Annotated[bool, typer.Option("--free-ports", help="Use any free ports, not 8120 to 8123.")] = False,
 ) -> None:
-    """Run a demonstration: a daemon, a sender with 120 instruments over TCP, and the page, until Ctrl-C."""
+    """Run a demonstration until Ctrl-C: a daemon, a sender with 120 instruments, and the page."""
     # Imported here: a help is shown without the client and the tables.
     from daemon.tools.console import make_console  # noqa: PLC0415
     from daemon.tools.demo.demo import Demo  # noqa: PLC0415

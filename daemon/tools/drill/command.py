@@ -59,7 +59,7 @@ def drill(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random times.")] = Options.seed,
     as_json: AsJson = False,
 ) -> None:
-    """Cause failures on purpose: kill and stop processes, fill the disk; count what was lost or doubled.
+    """Cause failures on purpose, and count what was lost or doubled.
 
     Real processes under the load of real senders, a minute or two in all. The exit code is 1 if an acknowledged reading
     was lost or any was doubled. Existing data is not touched, and nothing stays.

@@ -35,6 +35,7 @@ from daemon.tools.export.span import FOREVER_NS, Choice, newest_run, span_of
 from daemon.tools.export.writers import NEEDED, writer_of
 from daemon.tools.options import File, groups_of
 from schemas.batch import Layout
+from schemas.checking.dsn import Feature, require
 from schemas.checking.problems import listed, suggestion
 from schemas.conditions.calibration import BUTTONS, POSITION, By
 from schemas.conditions.rules import ConditionsRefused
@@ -96,7 +97,7 @@ def export(
     tag: Annotated[str | None, typer.Option(metavar="TAG", help="Of --folder: the version that a tag names.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Write readings into a Parquet, CSV or HDF5 file, with units and names; without a range all of them.
+    """Write readings into a Parquet, CSV or HDF5 file, with units and names.
 
     It only reads, from [readers] dsn where that is set, in parts that take little memory; the daemon may run.
     """
@@ -223,6 +224,7 @@ def _calibrating(loaded: LoadedConfig, section: GroupConfig, tag: str | None, by
         if by is not None:
             raise CommandFailed("--by: it says what the intervals of a tag are of; give --calibrated TAG, too")
         return None
+    require(loaded.config.database.backend, Feature.CONDITIONS)
     type_, conditions = section.calibrated_as, loaded.config.conditions
     if type_ is None:
         raise CommandFailed(

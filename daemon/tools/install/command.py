@@ -61,7 +61,7 @@ def install_units(
     ] = Path("/"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written, and write nothing.")] = False,
 ) -> None:
-    """Write triggerlog.service and triggerlog-dashboard.service, and a configuration if there is none yet.
+    """Write the systemd units, and a configuration if there is none yet.
 
     A file that is up to date is not written, and an existing configuration is never changed: run it again after every
     upgrade.

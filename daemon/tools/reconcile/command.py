@@ -29,6 +29,9 @@ EPILOG = examples(
     "triggerlog reconcile beam.toml --json | jq .groups.bpm.verdicts",
 )
 
+THEY_DIFFER = 3
+"""The exit code; 1 is that of a failure, in which nothing was compared, and 2 that of wrong options."""
+
 Row = tuple[str, int | None, int | None]
 
 
@@ -50,7 +53,7 @@ def reconcile(
     ca: CaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count in the database and compare with the daemon, the account and the journal; exit code 1 if they differ.
+    """Count the readings in the database and compare with the daemon's account; exit code 3 if they differ.
 
     It only reads, and the daemon may go on. A large table takes long to count.
     """
@@ -70,7 +73,7 @@ def reconcile(
         if no_daemon is not None:
             console.print(f"No daemon was asked: {no_daemon}", style="dim", soft_wrap=True)
     if not agrees:
-        raise typer.Exit(1)
+        raise typer.Exit(THEY_DIFFER)
 
 
 def _names(loaded: LoadedConfig, group: str | None, removed: int) -> list[str]:

@@ -83,7 +83,7 @@ def _table(found: Findings) -> Verdict:
         return Verdict(
             what=what,
             agrees=True,
-            result=f"{ledger:,} {unit} in both{gone}{_while_moving(found, difference, moved, unit)}",
+            result=f"{ledger:,} {unit} in both{gone}{_while_moving(difference, moved, unit)}",
         )
     by_run = _by_run(found)
     if difference < 0:
@@ -127,7 +127,7 @@ def _account(found: Findings) -> Verdict:
     same = not triggers or found.removed or abs(triggers) <= found.of_group("moved_triggers")
     if same and abs(readings) <= moved:
         gone = f" with the {found.removed:,} removed" if found.removed else ""
-        moving = _while_moving(found, readings, moved, "readings")
+        moving = _while_moving(readings, moved, "readings")
         return Verdict(
             what=what, agrees=True, result=f"{account:,} readings were committed, and are there{gone}{moving}"
         )
@@ -190,12 +190,10 @@ def _since_start(found: Findings) -> Iterator[Verdict]:
     yield Verdict(what="account and daemon", agrees=agrees, result=result)
 
 
-def _while_moving(found: Findings, difference: int, moved: int, unit: str) -> str:
+def _while_moving(difference: int, moved: int, unit: str) -> str:
     if not moved:
         return ""
-    # MongoDB has no snapshot, and counts what a step of reducing takes out meanwhile as moved, too.
-    what = "came or were reduced" if found.reduced else "came"
-    return f", as far as is known while {moved:,} {unit} {what} ({difference:+,}); for an exact count stop the daemon"
+    return f", as far as is known while {moved:,} {unit} came ({difference:+,}); for an exact count stop the daemon"
 
 
 def _by_run(found: Findings) -> str:

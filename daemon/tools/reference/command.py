@@ -9,5 +9,5 @@ EPILOG = examples("triggerlog config-reference | less")
 
 
 def config_reference() -> None:
-    """Print the reference of the configuration: every section and key, as Markdown."""
+    """Print the reference of the configuration as Markdown."""
     typer.echo(reference(), nl=False)

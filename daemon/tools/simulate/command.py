@@ -147,7 +147,7 @@ def simulate(
     ] = None,
     restart_pause_ms: Annotated[float, typer.Option(min=0, help="Pause before they do.", rich_help_panel=FAULTS)] = 0,
 ) -> None:
-    """Send readings of simulated instruments to a daemon; report what was sent and what was acknowledged."""
+    """Send readings of simulated instruments to a daemon; report what was acknowledged."""
     loaded = None if config is None else load_config(config).config
     layouts = () if loaded is None else tuple(section.group() for section in loaded.groups)
     # An option with the name of a setting is passed on as it is.

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from daemon.client.sender import SenderError
+from schemas.checking.networks import host_and_port
 from schemas.readings import Array, InstrumentGroup
 from schemas.wire import datagram_header, records_a_datagram
 
@@ -35,7 +36,7 @@ class DatagramSender:
             raise SenderError(
                 f"a record of {group.name} has {group.record.itemsize} bytes; give datagrams room for 48 more than that"
             )
-        self._where = f"{host}:{port}"
+        self._where = host_and_port(host, port)
         self._tell = on_problem
         self._sequence = 0
         self._pending: deque[bytes] = deque()

@@ -27,7 +27,7 @@ SETTLED_S = 0.1
 SETTLE_MOST_S = 3.0
 """What a session has counted is added up when it has ended, and a moment later: so long is waited for that at most."""
 POSTGRESQL_SOCKET = ".s.PGSQL.{port}"
-PORTS = {Backend.POSTGRESQL: 5432, Backend.MYSQL: 3306, Backend.MONGODB: 27017}
+PORTS = {Backend.POSTGRESQL: 5432, Backend.MYSQL: 3306}
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 PEER = struct.Struct("3i")
 

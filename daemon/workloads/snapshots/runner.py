@@ -19,6 +19,7 @@ from daemon.workloads.snapshots.command_line import command_of, with_changes
 from daemon.workloads.snapshots.messages import MESSAGES, Spec, Tick, Troubled
 from daemon.workloads.snapshots.progress import SnapshotsProgress
 from schemas.api.snapshots import SnapshotSettings, SnapshotsStatus, SnapshotsSummary
+from schemas.checking.dsn import Feature, unsupported
 from schemas.states import RunState
 
 WRITE_EVERY_S = 30.0
@@ -85,6 +86,8 @@ class SnapshotsRunner(Runner[SnapshotsProgress]):
             pydantic.ValidationError: the settings do not fit together.
         """
         self._require_open()
+        for lacking in unsupported(self._loaded.config.database.backend, Feature.FOLDERS, Feature.FOLDERS):
+            raise WorkloadRefused(lacking.problem, lacking.fix, lacking.field)
         settings = with_changes(changes)
         self._require_own_schema(settings)
         async with self._starting:

@@ -109,6 +109,7 @@ class RunProgress(Run):
             OSError: it cannot be written.
         """
         self.close()
+        self._fit_line()
         if not len(self.series) and record.state is not RunState.INTERRUPTED:
             self._archive.remove(self.name)
             return
@@ -141,10 +142,10 @@ class RunProgress(Run):
             case Visiting():
                 self.phase, self._begun_s = VisitsPhase.VISITING, time.monotonic()
             case Waiting():
-                self._interrupt(VisitsPhase.WAITING)
+                await self._interrupt(VisitsPhase.WAITING)
                 self._until_ns = message.until_ns
             case Compacting():
-                self._interrupt(VisitsPhase.COMPACTING)
+                await self._interrupt(VisitsPhase.COMPACTING)
             case CompactionDone():
                 await self._compacted(message.compaction)
             case Sizes():
@@ -159,9 +160,14 @@ class RunProgress(Run):
         if self._writer is not None:
             await asyncio.to_thread(self._writer.add_compaction, compaction)
 
-    def _interrupt(self, phase: VisitsPhase) -> None:
+    async def _interrupt(self, phase: VisitsPhase) -> None:
         """No visit is under way: what it does until the next one is no part of what visits take."""
         self.phase, self._begun_s, self._was_interrupted = phase, None, True
+        await asyncio.to_thread(self._fit_line)
+
+    def _fit_line(self) -> None:
+        self._fitted_s, rows = time.monotonic(), self.series.rows
+        self._fit = _line(rows[~rows["resumed"]])
 
     def _go_on(self, phase: VisitsPhase) -> None:
         self.phase, self.problem = phase, None
@@ -182,9 +188,7 @@ class RunProgress(Run):
         if self._writer is not None:
             await asyncio.to_thread(partial(self._writer.add, visit, message.tiles))
         if now_s - self._fitted_s >= FIT_EVERY_S:
-            self._fitted_s = now_s
-            rows = self.series.rows
-            self._fit = await asyncio.to_thread(_line, rows[~rows["resumed"]])
+            await asyncio.to_thread(self._fit_line)
 
     async def _cut(self, done: int) -> None:
         """Take out what was measured of visits that are not among those that are done: they come again."""

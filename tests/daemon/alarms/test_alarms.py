@@ -13,8 +13,11 @@ from tests.page.visits import STATUS
 NOW_NS = time.time_ns()
 
 
-def status(*, at_s: float = 0.0, **changes: Any) -> Status:
-    return snapshot(100, NOW_NS + int(at_s * 1e9), **changes)
+def status(*, at_s: float = 0.0, up_s: float | None = None, **changes: Any) -> Status:
+    """A status. at_s: by the daemon's clock; up_s: by one that nobody sets."""
+    made = snapshot(100, NOW_NS + int(at_s * 1e9), **changes)
+    off_s = 0.0 if up_s is None else up_s - at_s
+    return made.model_copy(update={"uptime_s": made.uptime_s + off_s})
 
 
 def keys(**changes: Any) -> list[str]:
@@ -117,7 +120,6 @@ def test_the_gravest_comes_first() -> None:
     everything = {
         "available": False,
         "problem": "connection refused",
-        "p99": 99.0,
         "states": {"bpm": {"3": "s"}},
         "backpressure": True,
         "dead": 5,
@@ -131,7 +133,6 @@ def test_the_gravest_comes_first() -> None:
         "backpressure",
         "durability sync",
         "instruments",
-        "latency",
     }
     assert found[0].key == "store"
 
@@ -223,6 +224,16 @@ def test_instruments_that_only_miss_triggers_are_a_note() -> None:
 @pytest.mark.parametrize(("p99", "expected"), [(19.9, []), (20.0, []), (20.1, ["latency"])])
 def test_latency_is_measured_against_the_budget_in_the_status(p99: float, expected: list[str]) -> None:
     assert keys(p99=p99, wave=False) == expected
+
+
+@pytest.mark.parametrize(("tail", "expected"), [(19.0, []), (21.0, ["latency"])])
+def test_of_few_commits_the_slowest_alone_is_no_alarm(tail: float, expected: list[str]) -> None:
+    assert keys(p99=99.0, tail=tail, wave=False) == expected
+
+
+@pytest.mark.parametrize("why", [{"available": False}, {"drained_in_s": 40.0}])
+def test_commits_that_an_outage_made_slow_are_no_alarm_of_their_own(why: dict[str, Any]) -> None:
+    assert "latency" not in keys(p99=99.0, wave=False, **why)
 
 
 def test_an_alarm_keeps_its_beginning_and_goes_only_after_a_while_of_quiet() -> None:
@@ -442,14 +453,26 @@ def test_alarms_stay_where_the_daemon_s_clock_is_set_back_and_go_as_they_would_h
     for at_s in (0.0, 5.0):
         board.update(status(at_s=at_s, p99=50.0, skipped=5, **high))
     board.acknowledge("latency")
-    told = board.update(status(at_s=-3599.0, p99=50.0, skipped=5, **high))
+    told = board.update(status(at_s=-3599.0, up_s=6.0, p99=50.0, skipped=5, **high))
     assert {alarm.key: alarm.attention for alarm in told} == {
         "backlog": "new",
         "latency": "acknowledged",
         "skipped": "new",
     }
     assert all(alarm.since_ns / 1e6 <= NOW_NS / 1e6 - 3_599_000 for alarm in told)
-    assert board.update(status(at_s=-3599.0 + CLEAR_AFTER_S)) == []
+    assert board.update(status(at_s=-3599.0 + CLEAR_AFTER_S, up_s=6.0 + CLEAR_AFTER_S)) == []
+
+
+def test_an_alarm_lasts_no_longer_for_a_clock_that_is_set_ahead() -> None:
+    board = AlarmBoard()
+    for at_s in (0.0, 5.0):
+        board.update(status(at_s=at_s, p99=50.0, wave=False))
+    board.shelve("latency", 900)
+    ahead_s = 400 * 86_400.0
+    (told,) = board.update(status(at_s=ahead_s, up_s=6.0, p99=50.0, wave=False))
+    assert (told.attention, round(told.since_ns / 1e9 - NOW_NS / 1e9 - ahead_s)) == ("shelved", -6)
+    assert board.update(status(at_s=ahead_s + CLEAR_AFTER_S, up_s=6.0 + CLEAR_AFTER_S)) == []
+    assert [round(alarm.lasted_s) for alarm in board.take_cleared()] == [6]
 
 
 def test_an_alarm_that_the_daemon_dates_after_its_clock_was_set_back_is_told_at_once() -> None:
@@ -461,9 +484,10 @@ def test_a_shelf_lasts_as_long_as_it_should_where_the_clock_was_ahead() -> None:
     board = AlarmBoard()
     board.update(status(at_s=365 * 86400.0, p99=50.0))
     board.shelve("latency", 900)
-    assert board.update(status(p99=50.0))[0].attention == "shelved"
-    assert board.update(status(at_s=899.0, p99=50.0))[0].attention == "shelved"
-    assert board.update(status(at_s=901.0, p99=50.0))[0].attention == "new"
+    year_s = 365 * 86_400.0
+    assert board.update(status(up_s=year_s, p99=50.0))[0].attention == "shelved"
+    assert board.update(status(at_s=899.0, up_s=year_s + 899, p99=50.0))[0].attention == "shelved"
+    assert board.update(status(at_s=901.0, up_s=year_s + 901, p99=50.0))[0].attention == "new"
 
 
 # --- visits -----------------------------------------------------------------------------------------------------------

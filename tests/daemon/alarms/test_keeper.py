@@ -26,21 +26,24 @@ def keeper_in(folder: Path, status: Callable[[], Status]) -> tuple[AlarmKeeper, 
 
 
 async def test_what_is_ordered_holds_and_is_an_event_and_what_is_not_in_force_changes_nothing(tmp_path: Path) -> None:
-    ill = {"available": False, "problem": "connection refused", "p99": 50.0, "wave": False}
+    ill = {"available": False, "problem": "connection refused", "states": {"bpm": {"3": "s"}}}
     kept, events = keeper_in(tmp_path, lambda: snapshot(1, time.time_ns(), **ill))
     kept.look()
     with pytest.raises(keeper.NotInForce, match="'nothing'"):
         await kept.acknowledge(["store", "nothing"])
     assert [alarm.attention for alarm in kept.statuses()] == ["new", "new"]
-    await kept.shelve("latency", 3600)
+    await kept.shelve("instruments", 3600)
     await kept.acknowledge()
-    assert {alarm.key: alarm.attention for alarm in kept.statuses()} == {"store": "acknowledged", "latency": "shelved"}
+    assert {alarm.key: alarm.attention for alarm in kept.statuses()} == {
+        "store": "acknowledged",
+        "instruments": "shelved",
+    }
     assert [event.text for event in events.newest()] == [
         "alarm acknowledged: Database away: connection refused",
-        "alarm shelved for 60 min: Commit p99 over its budget of 20 ms: bpm 50 ms",
+        "alarm shelved for 60 min: Instruments: 1 silent for more than 2 s",
     ]
-    await kept.reactivate("latency")
-    assert {alarm.key: alarm.attention for alarm in kept.statuses()}["latency"] == "new"
+    await kept.reactivate("instruments")
+    assert {alarm.key: alarm.attention for alarm in kept.statuses()}["instruments"] == "new"
 
 
 async def test_an_alarm_that_went_is_an_event_that_tells_how_far_it_went_and_how_long(tmp_path: Path) -> None:

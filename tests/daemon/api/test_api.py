@@ -29,7 +29,8 @@ from daemon.core.outside import Outside
 from daemon.decimation.keeper import DecimationKeeper
 from daemon.folders.opened import OpenedFolders
 from daemon.marks import MarkKeeper
-from daemon.pipeline.intake import open_intake
+from daemon.pipeline.announced import AnnouncedRuns
+from daemon.pipeline.intake import Intake, open_intake
 from daemon.pipeline.pipeline import Pipeline
 from daemon.telemetry.status.reporter import Reporter, WorkloadsStatus
 from daemon.telemetry.status.storage import StorageReport
@@ -74,7 +75,9 @@ class Service:
     store: Store
     storage: StorageReport
     groups: dict[str, InstrumentGroup]
+    intakes: dict[str, Intake]
     pipelines: dict[str, Pipeline]
+    announced: AnnouncedRuns
     events: Events
     alarms: AlarmKeeper
     marks: MarkKeeper
@@ -82,8 +85,8 @@ class Service:
     tiers: Any = None
     folders: OpenedFolders | None = None
 
-    def announce_run(self, epoch: int) -> dict[str, int | None]:
-        return {name: pipeline.announce_run(epoch) for name, pipeline in self.pipelines.items()}
+    async def announce_run(self, epoch: int) -> dict[str, int | None]:
+        return await self.announced.announce(epoch, self.intakes)
 
 
 @dataclass(kw_only=True)
@@ -162,7 +165,9 @@ async def served(
             store=logger.store,
             storage=StorageReport(logger.store, report, reporter),
             groups={"bpm": GROUP},
+            intakes=logger.intakes,
             pipelines=logger.pipelines,
+            announced=logger.announced,
             events=logger.events,
             alarms=alarms,
             marks=marks,
@@ -222,7 +227,7 @@ async def test_status_says_at_least_what_the_design_promises() -> None:
             "refused": {"unknown_instrument": 1},
             "waiting": 0,
         }
-        assert set(group["commit_ms"]) == {"p50", "p99", "max"}
+        assert set(group["commit_ms"]) == {"p50", "p99", "max", "tail", "is_p99_known"}
         assert {"backend", "version", "durability"} <= set(body["store"])
         assert body["state"] == "running"
         Status.model_validate(body)
@@ -449,16 +454,16 @@ async def test_which_trigger_numbers_never_came() -> None:
         empty = (await api.client.get("/api/v1/groups/bpm/gaps")).json()
         assert empty == {"group": "bpm", **nothing, "cut": False}
         batch = ledger_batch(time_of(10), [(1, 0), (2, 0), (9, 6), (20, 10)], run=3)
-        # What was before this one is no longer there.
+        # Below the first trigger of a run there is no gap.
         other = ledger_batch(time_of(50), [(40, 7)], run=4)
         for each in (batch, other):
             await api.logger.store.commit(each)
         found = (await api.client.get("/api/v1/groups/bpm/gaps")).json()
-        assert (found["run"], found["epoch"], found["cut"]) == ([4, 3, 3], [1, 1, 1], False)
-        assert (found["first"], found["last"], found["triggers"]) == ([33, 10, 3], [39, 19, 8], [7, 10, 6])
+        assert (found["run"], found["epoch"], found["cut"]) == ([3, 3], [1, 1], False)
+        assert (found["first"], found["last"], found["triggers"]) == ([10, 3], [19, 8], [10, 6])
         of = batch.ledger["time_ns"].tolist()
-        assert found["before_ns"] == [None, of[2], of[1]]
-        assert found["after_ns"] == [*other.ledger["time_ns"].tolist(), of[3], of[2]]
+        assert found["before_ns"] == [of[2], of[1]]
+        assert found["after_ns"] == [of[3], of[2]]
         one = (await api.client.get("/api/v1/groups/bpm/gaps", params={"last": 1, "end_ns": time_of(50)})).json()
         assert (one["first"], one["cut"]) == ([10], True)
 

@@ -25,7 +25,7 @@ from schemas.folders.folders import Column, block_dtype
 from schemas.readings import Array
 from tests.daemon.api.test_api import WITH_TOKEN, Served, served
 
-SERVERS = {"postgresql": "postgresql_dsn", "mariadb": "mariadb_dsn", "mongodb": "mongodb_dsn"}
+SERVERS = {"postgresql": "postgresql_dsn", "mariadb": "mariadb_dsn"}
 PATH = "/magnets/current"
 COLUMNS = (Column(name="ampere", dtype="float64"), Column(name="note", dtype="text", width=12))
 DTYPE = block_dtype(COLUMNS)
@@ -42,7 +42,7 @@ RECORDS = "application/octet-stream"
 
 @pytest.fixture(params=SERVERS)
 def dsn(request: pytest.FixtureRequest) -> str:
-    """Where a server is, which is started outside of the loop of a test."""
+    """The address of a server that is started outside of the loop of a test."""
     return str(request.getfixturevalue(SERVERS[request.param]))
 
 

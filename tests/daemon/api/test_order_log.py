@@ -1,6 +1,7 @@
 """Orders as events: what was done, from where, once."""
 
 import asyncio
+import errno
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,10 +11,13 @@ from uuid import uuid4
 import pytest
 
 from daemon.core.monitoring.events import Events
+from daemon.pipeline.announced import AnnouncedRuns
 from daemon.pipeline.dead_letters import Outcome
+from daemon.pipeline.intake import open_intake
 from daemon.pipeline.journal import Amount
 from dashboard.feed.client import Daemon, DaemonApi
-from tests.daemon.api.test_api import SHORT, WITH_TOKEN, Served, facts, served
+from tests.daemon.api.test_api import CONFIG, GROUP, SHORT, WITH_TOKEN, Served, facts, served
+from tests.support.disks import REAL, FaultyDisk, faulty
 
 
 def texts(api: Served) -> list[str]:
@@ -87,6 +91,36 @@ async def test_an_epoch_that_is_over_is_refused_and_said_to_be(tmp_path: Path) -
             "fix": "announce the epoch that the timing system has now, or leave it out where nobody knows it",
         }
         assert (texts(api), api.logger.pipelines["bpm"]._assembly.run) == (before, 12)
+
+
+async def test_a_restart_is_accepted_before_the_database_answers_and_refused_before_the_intakes_are_open(
+    tmp_path: Path,
+) -> None:
+    async with served(folder=tmp_path) as api:
+        intake = await open_intake(GROUP, CONFIG, tmp_path, api.logger.events, outside=REAL)
+        with patch.dict(api.logger.pipelines, clear=True), patch.dict(api.logger.intakes, {"bpm": intake}):
+            answer = await api.client.post("/api/v1/run?epoch=41", headers=WITH_TOKEN)
+            assert (answer.status_code, answer.json()) == (200, {"bpm": None})
+            assert texts(api)[-1] == "order carried out: POST /api/v1/run?epoch=41 (ordered from 127.0.0.1)"
+            api.logger.intakes.clear()
+            answer = await api.client.post("/api/v1/run", headers=WITH_TOKEN)
+            assert (answer.status_code, answer.json()["detail"]) == (503, "the daemon is starting")
+
+
+async def test_a_restart_that_cannot_be_written_down_is_refused_with_the_fix(tmp_path: Path) -> None:
+    async with served(folder=tmp_path) as api:
+        disk = FaultyDisk()
+        disk.failing["replace"] = OSError(errno.EIO, "input/output error")
+        with patch.object(api.service, "announced", AnnouncedRuns(tmp_path, faulty(disk), api.logger.events)):
+            answer = await api.client.post("/api/v1/run", headers=WITH_TOKEN)
+        assert (answer.status_code, answer.json()) == (
+            500,
+            {
+                "detail": "nothing is announced, since it cannot be written to the state folder: input/output error",
+                "fix": "look for errors of its disk (`dmesg`), and replace the disk",
+            },
+        )
+        assert api.logger.pipelines["bpm"]._assembly.begun == 0
 
 
 async def test_what_is_asked_and_what_is_refused_is_no_event(tmp_path: Path) -> None:

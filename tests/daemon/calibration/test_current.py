@@ -23,7 +23,7 @@ from schemas.readings import Array
 from tests.daemon.calibration.test_group import GROUP, readings_at
 from tests.support.calibrations import intervals_of, payload_of, slow_position, written
 
-SERVERS = {"memory": None, "postgresql": "postgresql_dsn", "mariadb": "mariadb_dsn", "mongodb": "mongodb_dsn"}
+SERVERS = {"memory": None, "postgresql": "postgresql_dsn", "mariadb": "mariadb_dsn"}
 CHANNELS = [{"name": button, "dtype": "int32"} for button in BUTTONS]
 BPM = GroupConfig.model_validate({"name": "bpm", "count": 3, "channels": CHANNELS})
 TOROID = GroupConfig.model_validate({"name": "toroid", "count": 1, "channels": [{"name": "charge"}]})

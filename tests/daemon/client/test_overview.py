@@ -83,7 +83,7 @@ def test_readers_are_a_line_each_with_what_is_wrong() -> None:
 
 
 LONG_EVENT = "group bpm: " + ", ".join(f"bpm_{n:03d}" for n in range(30)) + " are silent"
-ILL = {"available": False, "problem": "connection refused", "away_s": 75.0, "p99": 50.0, "aside": {"ahead": 4}}
+ILL = {"available": False, "problem": "connection refused", "away_s": 75.0, "quiet_s": 50.0, "aside": {"ahead": 4}}
 
 
 def ill(**changes: Any) -> Status:
@@ -116,7 +116,7 @@ def test_a_terminal_of_80_columns_shows_state_database_alarms_figures_and_the_ne
     for alarm in (
         "■ critical Database away: connection refused",
         "▲ warning Instruments: 1 silent",
-        "▲ warning Commit",
+        "▲ warning No readings come",
     ):
         assert alarm in text
     assert figure(text, "instruments missing now").split() == ["▲", "1", "0"]
@@ -148,9 +148,9 @@ def test_without_a_height_nothing_is_left_out_and_what_was_dealt_with_is_a_line(
     assert re.search(
         r"▲ warning Instruments: 1 silent for more than 2 s \(bpm\) \(since \S+, 0 s\); shelved until", whole
     )
-    assert "Look at the backlog" in whole  # of the one that nobody has dealt with
+    assert "Acknowledge it if the machine is at rest" in whole  # of the one that nobody has dealt with
     assert "journalctl" not in whole
-    assert text.index("Commit p99") < text.index("Database away")
+    assert text.index("No readings") < text.index("Database away")
 
 
 def test_a_daemon_that_is_gone_leaves_no_line_beyond_the_terminal() -> None:

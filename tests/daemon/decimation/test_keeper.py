@@ -134,6 +134,19 @@ async def test_without_an_age_nothing_happens(store: PostgresqlStore) -> None:
     assert [str(each.how) for each in (await store.decimated())[GROUP.name]] == ["every 10"] * 2
 
 
+async def test_a_database_that_is_away_is_a_problem_only_where_something_is_to_be_reduced(
+    store: PostgresqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away() -> Any:
+        raise StoreUnavailable("it is away")
+
+    monkeypatch.setattr(store, "partitions", away)
+    for asked_for, problems in ({"after_days": None, "bucket_s": None}, 0), ({}, 1):
+        kept = Kept(store, config_of(**asked_for))
+        await kept.keeper.look()
+        assert kept.told() == ["decimation cannot reduce all that it has to: it is away"] * problems
+
+
 async def test_one_that_cannot_be_reduced_holds_up_no_other(
     store: PostgresqlStore, database: asyncpg.Connection, schema: str
 ) -> None:

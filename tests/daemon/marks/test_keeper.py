@@ -147,9 +147,19 @@ class PickyStore(MemoryStore):
     """Refuses marks that say so."""
 
     async def keep_mark(self, mark: Mark) -> bool:
-        if mark.text == "refused":
+        if mark.text == "refused" and self._failure is None:
             raise StoreError("no equivalent in encoding LATIN1")
         return await super().keep_mark(mark)
+
+
+async def test_a_mark_that_the_database_will_never_take_is_refused_at_once(tmp_path: Path) -> None:
+    async with keeping(PickyStore(by_group(group_of())), tmp_path) as keeper:
+        with pytest.raises(MarkRefused, match="no equivalent in encoding LATIN1") as refused:
+            await keeper.keep(mark("refused"))
+        assert refused.value.is_unstorable
+        await eventually(lambda: keeper.status().waiting == 0)
+        assert files(tmp_path) == []
+        assert keeper.status().problem is None
 
 
 async def test_a_mark_that_the_database_refuses_holds_up_no_other_and_can_be_withdrawn(
@@ -160,9 +170,11 @@ async def test_a_mark_that_the_database_refuses_holds_up_no_other_and_can_be_wit
     store = PickyStore(by_group(group_of()))
     async with keeping(store, tmp_path) as keeper:
         refused, good = mark("refused"), mark()
+        store.fail_with(AWAY)
         assert not await keeper.keep(refused)
-        assert keeper.status().problem == "no equivalent in encoding LATIN1"
+        store.fail_with(None)
         assert await keeper.keep(good)
+        assert keeper.status().problem == "no equivalent in encoding LATIN1"
         assert await keeper.withdraw(refused.id)
         assert await keeper.marks(ALL) == [good]
         await eventually(lambda: keeper.status().problem is None)

@@ -66,6 +66,25 @@ def test_the_help_of_the_list_is_that_of_the_commands() -> None:
     }
 
 
+def test_brackets_in_a_help_are_shown() -> None:
+    """They name tables of the configuration; rich would take them for markup."""
+
+    def every(command: Any, *names: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+        yield names, command
+        for name, each in getattr(command, "commands", {}).items():
+            yield from every(each, *names, name)
+
+    checked = 0
+    for names, command in every(get_command(app)):
+        told = [command.help, command.epilog, *(getattr(each, "help", None) for each in command.params)]
+        brackets = re.findall(r"\[[a-z_]+\]", " ".join(filter(None, told)).replace("\\[", "["))
+        if brackets:
+            shown = triggerlog(*names, "--help").stdout
+            assert [each for each in brackets if each not in shown] == [], names
+            checked += 1
+    assert checked >= 2
+
+
 @pytest.mark.parametrize("option", ["--version", "--help"])
 def test_a_command_imports_only_what_it_needs(option: str) -> None:
     """Every start pays for what is imported: numpy, SQLAlchemy, FastAPI and the client are seconds of them."""

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon.core.monitoring.metrics import BOUNDS_MS, Latencies, Rates, Recent
+from schemas.api.status import Latency
 
 SECOND = 1_000_000_000
 
@@ -14,9 +15,10 @@ SECOND = 1_000_000_000
 def test_percentiles_are_those_of_the_values_within_a_bucket(values: list[float]) -> None:
     latencies = Latencies()
     latencies.add(np.array(values), np.ones(len(values), np.int64), 5 * SECOND)
-    p50, p99, most = latencies.percentiles(5 * SECOND, 50, 99, 100)
-    assert most == max(values)
-    for found, percent in ((p50, 50), (p99, 99)):
+    latency = latencies.latency(5 * SECOND)
+    assert latency.max == max(values)
+    for found, percent in ((latency.p50, 50), (latency.p99, 99)):
+        assert found is not None
         exact = np.percentile(values, percent, method="inverted_cdf")
         assert exact / 1.03 <= found <= exact * 1.03
 
@@ -25,11 +27,28 @@ def test_what_is_older_than_ten_seconds_is_forgotten() -> None:
     latencies = Latencies()
     latencies.add(np.array([50.0]), np.array([1]), 3 * SECOND)
     latencies.add(np.array([1.0]), np.array([1]), 9 * SECOND)
-    assert latencies.percentiles(12 * SECOND, 100) == [50.0]
-    assert latencies.percentiles(13 * SECOND, 100) == [1.0]
-    assert latencies.percentiles(30 * SECOND, 50, 100) == [None, None]
+    assert latencies.latency(12 * SECOND).max == 50.0
+    assert latencies.latency(13 * SECOND).max == 1.0
+    assert latencies.latency(30 * SECOND) == Latency(p50=None, p99=None, max=None)
     latencies.add(np.array([2.0]), np.array([1]), 33 * SECOND)
-    assert latencies.percentiles(33 * SECOND, 100) == [2.0]
+    assert latencies.latency(33 * SECOND).max == 2.0
+
+
+@pytest.mark.parametrize(("slow", "of", "is_slow"), [(9, 100, False), (11, 100, True), (4, 9, False), (5, 9, True)])
+def test_no_single_slow_commit_moves_the_tail(slow: int, of: int, is_slow: bool) -> None:
+    latencies = Latencies()
+    latencies.add(np.array([900.0, 2.0]), np.array([slow, of - slow]), SECOND)
+    latency = latencies.latency(SECOND)
+    assert latency.tail is not None
+    assert (latency.tail > 100, latency.is_p99_known, latency.max) == (is_slow, False, 900.0)
+
+
+def test_a_thousand_samples_have_a_p99() -> None:
+    latencies = Latencies()
+    latencies.add(np.array([900.0, 2.0]), np.array([9, 991]), SECOND)
+    latency = latencies.latency(SECOND)
+    assert latency.is_p99_known
+    assert latency.tail == latency.p99 == pytest.approx(2.0, rel=0.03)
 
 
 def test_buckets_for_prometheus_count_everything() -> None:

@@ -15,7 +15,9 @@ ON_BOTH_LOOPS = True
 
 
 def logger_of(life: Life) -> Logger:
-    return Logger(pipelines={}, intakes={"bpm": life.intake}, store=new_store(), events=life.events)
+    return Logger(
+        pipelines={}, intakes={"bpm": life.intake}, store=new_store(), events=life.events, announced=life.announced
+    )
 
 
 async def test_connections_go_on_through_the_switch_and_others_come_after_it(tmp_path: Path) -> None:

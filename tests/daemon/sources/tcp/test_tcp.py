@@ -321,6 +321,14 @@ async def test_only_those_in_the_allowed_networks_are_let_in(allow: str, is_let_
         assert said == [f"source tcp {address}: refused 1 x not-allowed, the last from 127.0.0.1"]
 
 
+async def test_the_unspecified_address_of_ipv6_takes_ipv4_too() -> None:
+    limits = {"host": "::", "allow": ["127.0.0.1"]}
+    async with logging_to_memory(GROUP) as logger, listening(logger, **limits) as (source, connect):
+        assert source.status().address.startswith("[::]:")
+        client = await connect()
+        assert (await client.greet()).startswith("OK ")
+
+
 async def test_without_descriptors_the_others_go_on_and_new_ones_wait() -> None:
     async with logging_to_memory(GROUP) as logger, listening(logger) as (source, connect):
         good = await connect()

@@ -126,6 +126,9 @@ async def test_a_run_is_kept_with_its_visits_and_can_be_read_in_every_way(
 ) -> None:
     progress = await run_of(archive, runs, *(visited(visit, 0.5 + visit / 100, tiles=2) for visit in range(20)))
     progress.end(progress.record(RunState.STOPPED, product="postgresql", version="18"))
+    fit = progress.status().fit
+    assert fit is not None
+    assert fit.visits == 20
     path = archive.path(progress.name)
     run = read_run(path)
     assert [visit.visit for visit in run.visits] == list(range(20))

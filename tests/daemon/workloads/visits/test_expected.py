@@ -8,15 +8,39 @@ import pytest
 from backends import open_visit_store
 from daemon.workloads.visits.cadence import time_of
 from daemon.workloads.visits.expected import mean_overlap, rows
+from daemon.workloads.visits.facts import expected
 from daemon.workloads.visits.sky import Sky
 from daemon.workloads.visits.tiles import area_factor, tiles_of
 from schemas.config import DatabaseConfig
+from schemas.config.visits import VisitsConfig
 from schemas.visits.survey import DAY_NS, Survey
 from schemas.visits.tables import IndexMode
 from tests.support.visit_runs import assert_same, run_here, small, tables_in, undisturbed
 
 RUN = {"tiles": 1, "visits": 20, "history_days": 365.0, "period_days": 30.0}
 RUN_SURVEY = {"seed": 1, "scale": 0.02, "forced_cutoff_days": 30.0}
+
+
+@pytest.mark.parametrize(
+    ("settings", "visits", "says_something"),
+    [
+        ({}, 1, True),
+        ({}, 13 * 30, True),
+        # The first night is the last one of a period: it leaves the window of a year when the next one begins.
+        ({"history_days": 365.0}, 366 * 10, False),
+        ({"history_days": 5.0, "period_days": 1.0}, 10, True),
+        ({"history_days": 5.0, "period_days": 1.0}, 10 * 10, False),
+        ({"all_history": True, "period_days": 1.0}, 10 * 10, True),
+        ({"history_days": 5.0, "period_days": 1.0, "index_mode": "last_object_table"}, 10 * 10, True),
+    ],
+)
+def test_nothing_is_expected_where_periods_were_dropped(
+    settings: dict[str, object], visits: int, says_something: bool
+) -> None:
+    fields = {"index_mode": "partitioned", "history_days": 365.0, "period_days": 30.0, **settings}
+    survey = Survey(seed=1, scale=0.01, forced_cutoff_days=4.0)
+    found = expected(VisitsConfig.model_validate({**fields, "survey": survey}), visits)
+    assert bool(found) is says_something
 
 
 def counted(survey, visits, tiles):
