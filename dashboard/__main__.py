@@ -23,7 +23,7 @@ from daemon.web.tls import Identity, client_context, pinned_context
 from dashboard.app import build_app
 from dashboard.feed.client import Daemon
 from schemas.checking.addresses import in_url, is_loopback
-from schemas.checking.networks import wrong_networks
+from schemas.checking.networks import host_and_port, wrong_networks
 from schemas.checking.problems import ConfigError, wrong
 from schemas.config.listeners import LEAST_PASSWORD as LEAST
 from schemas.config.listeners import wrong_tabs, wrong_time_zone
@@ -145,7 +145,7 @@ def _cannot_listen(host: str, port: int, problem: OSError) -> str:
     fix = "give another --port, or 0 for a free one"
     if isinstance(problem, socket.gaierror):
         fix = "give an address of this machine as --host, such as 127.0.0.1, or 0.0.0.0 for all"
-    return f"triggerlog page: cannot listen on {host}:{port} ({reason}); {fix}"
+    return f"triggerlog page: cannot listen on {host_and_port(host, port)} ({reason}); {fix}"
 
 
 def _daemon(text: str) -> str:

@@ -35,11 +35,11 @@ COLUMNS: tuple[str, ...] = (
 """What is charted, by position in a point.
 
 received, committed: triggers closed and committed a second. p50, p99: commit latency in ms, NaN when nothing was
-committed lately. waiting, open: triggers. missing: instruments missing a trigger (mean). absent: instruments in state
-missing, silent or never. written: readings committed a second.
-longest: the longest commit latency lately, in ms. reads, rows_read: answers and rows a second of the group's reader
-workloads. readers: clients of theirs that may ask. read_p99: the longest p99 among them, in ms, NaN without an answer
-lately.
+committed lately; p99 is the longest where too few were committed for a p99. waiting, open: triggers. missing:
+instruments missing a trigger (mean). absent: instruments in state missing, silent or never. written: readings committed
+a second. longest: the longest commit latency lately, in ms. reads, rows_read: answers and rows a second of the group's
+reader workloads. readers: clients of theirs that may ask. read_p99: the longest p99 among them, in ms, NaN without an
+answer lately.
 """
 
 PATHS: dict[str, str] = {
@@ -67,10 +67,10 @@ def point(group: GroupStatus, readers: Sequence[ReaderStatus] = ()) -> list[floa
         round(triggers.rate, 3),
         round(triggers.commit_rate, 3),
         _rounded(latency.p50),
-        _rounded(latency.p99),
+        _rounded(latency.p99 if latency.is_p99_known else latency.max),
         triggers.waiting,
         triggers.open,
-        round(group.missing_a_trigger, 3),
+        _rounded(group.missing_a_trigger),
         group.missing_now,
         round(group.readings.commit_rate, 1),
         _rounded(latency.max),

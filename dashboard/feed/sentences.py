@@ -9,13 +9,15 @@ from schemas.api.status import DeadLetterCounts, GroupStatus, ReaderStatus, Stat
 from schemas.states import STATE_LETTERS, AlarmSeverity, Attention, InstrumentState
 
 GLYPHS = {AlarmSeverity.CRITICAL: "■", AlarmSeverity.WARNING: "▲", AlarmSeverity.NOTE: "●"}
+(IDLE,) = (letter for letter, state in STATE_LETTERS.items() if state is InstrumentState.IDLE)
 QUIET = {letter for letter, state in STATE_LETTERS.items() if state in (InstrumentState.SILENT, InstrumentState.NEVER)}
 
 
 def group_words(status: Status, name: str) -> dict[str, Any]:
     """Of a group, by the names that the tiles and the account of the readings use.
 
-    quiet, short, risky: whether an instrument is silent, its durability is not kept, something is at risk.
+    quiet, idle, short, risky: an instrument is silent, no trigger came lately, the durability asked for is not met,
+    something is at risk.
     """
     group = status.groups[name]
     readings = group.readings
@@ -33,6 +35,9 @@ def group_words(status: Status, name: str) -> dict[str, Any]:
         "adds": readings.unaccounted == 0,
         "verdict": _verdict(group),
         "quiet": not QUIET.isdisjoint(group.states),
+        "idle": IDLE in group.states,
+        "tail": "p99" if group.commit_ms.is_p99_known else "longest",
+        "few": not group.commit_ms.is_p99_known,
         "short": group.durability in status.store.shortfall,
     }
 

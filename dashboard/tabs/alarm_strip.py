@@ -71,11 +71,17 @@ def order_of(asked: dict[str, Any], hub: Hub) -> Order:
 
 
 def _template() -> Any:
-    words = [
-        live(".severity", "text", dead="keep", className="word"),
-        " ",
-        html.Strong(live(".text", "text", dead="keep")),
-        " ",
+    summary = [
+        html.Span(
+            [
+                live(".glyph", "text", dead="keep", className="glyph", **HIDDEN),
+                live(".severity", "text", dead="keep", className="word"),
+                " ",
+                html.Strong(live(".text", "text", dead="keep")),
+                " ",
+            ],
+            className="words",
+        ),
         html.Span(
             [
                 "since ",
@@ -86,13 +92,12 @@ def _template() -> Any:
             ],
             className="since",
         ),
-        " ",
-        live(".action", "prose", dead="keep", className="action"),
     ]
     line = html.Div(
         [
-            live(".glyph", "text", dead="keep", className="glyph", **HIDDEN),
-            html.Div(words, className="words"),
+            html.Details(
+                [html.Summary(summary), live(".action", "prose", dead="keep", className="action")], className="told"
+            ),
             html.Div(_answers(), className="answers"),
         ],
         className="alarm",

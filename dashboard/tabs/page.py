@@ -235,7 +235,7 @@ def tiles() -> Any:
             _tile("p50", "Commit p50", "ms", ["longest ", live("group.commit_ms.max"), " ms"]),
             _tile(
                 "p99",
-                "Commit p99",
+                ["Commit ", live("group.words.tail", "text", dead="keep")],
                 "ms",
                 [when("limits.commit_p99_ms", "budget ", live("limits.commit_p99_ms", "plain"), " ms")],
                 **over("group.commit_ms.p99", "limits.commit_p99_ms"),
@@ -252,7 +252,7 @@ def tiles() -> Any:
                 "absent",
                 "Missing instruments",
                 when("group.instruments", "of ", live("group.instruments", "count", dead="keep")),
-                [live("group.missing_a_trigger"), " missing per trigger"],
+                [when("group.words.idle", "no trigger lately")],
                 form="count",
                 **over("group.words.quiet"),
             ),
@@ -264,7 +264,7 @@ def tiles() -> Any:
     )
 
 
-def _tile(column: str, label: str, unit: Any, note: list[Any], *, form: str = "number", **attributes: Any) -> Any:
+def _tile(column: str, label: Any, unit: Any, note: list[Any], *, form: str = "number", **attributes: Any) -> Any:
     figure = f"group.{column}"
     return html.Div(
         id=f"tile-{column}",

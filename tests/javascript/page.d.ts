@@ -75,7 +75,7 @@ interface ReaderSection {
   rate: number;
   row_rate: number;
   efficiency: Value;
-  latency_ms: { p50: Value; p99: Value; max: Value };
+  latency_ms: { p50: Value; p99: Value; max: Value; tail: Value; is_p99_known: boolean };
   deadline_ms: number;
 }
 
@@ -166,6 +166,9 @@ interface GroupWords {
   adds: boolean;
   verdict: string;
   quiet: boolean;
+  idle: boolean;
+  tail: string;
+  few: boolean;
   short: boolean;
 }
 

@@ -24,11 +24,11 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-BACK_MS = 90_000
+BACK_MS = 180_000
 """Far beyond the 2 s within which the page tries again: a machine may be busy."""
-OPENED_MS = 120_000
+OPENED_MS = 240_000
 """A page is built by a browser that may have to share its core with many."""
-expect.set_options(timeout=40_000)
+expect.set_options(timeout=90_000)
 NO_DATA_MS = 15_000
 """Far beyond the 4 s after which the page says so."""
 DESK: ViewportSize = {"width": 1600, "height": 1000}

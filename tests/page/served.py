@@ -22,6 +22,7 @@ from daemon.api.alarms import alarms_routes
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.web.errors import handle_errors
+from dashboard.feed.sentences import IDLE
 from schemas.api.conditions import ConditionsStatus
 from schemas.api.decimation import DecimationStatus
 from schemas.api.marks import MarkKept, Marks, MarksStatus
@@ -78,6 +79,7 @@ FIGURES: dict[str, Any] = {
     "backpressure": False,
     "full_in_s": 9000.0,
     "drained_in_s": 0.0,
+    "tail": None,
     "dead": 0,
     "at_risk": 0,
     "at_risk_ms": 0.0,
@@ -262,8 +264,14 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int, t
             aside=aside if since_ns else 0,
             aside_since_ns=since_ns if aside else None,
         ),
-        commit_ms=Latency(p50=figures["p50"] + swing * 0.1, p99=figures["p99"] + swing * 0.6, max=figures["p99"] * 1.4),
-        missing_now=sum(STATE_LETTERS[letter] not in WELL for letter in letters),
+        commit_ms=Latency(
+            p50=figures["p50"] + swing * 0.1,
+            p99=figures["p99"] + swing * 0.6,
+            max=figures["p99"] * 1.4,
+            tail=figures["tail"],
+            is_p99_known=figures["tail"] is None,
+        ),
+        missing_now=None if IDLE in letters else sum(STATE_LETTERS[letter] not in WELL for letter in letters),
         missing_a_trigger=figures["missing_a_trigger"],
         states="".join(letters),
         quiet_s=figures["quiet_s"],

@@ -84,10 +84,24 @@ def test_a_state_is_told_by_glyph_words_and_colour(stage: Stage, page: Page) -> 
         expect(page.locator(f".legend [data-state={name}] b")).to_have_text(count)
 
 
+def test_without_a_trigger_no_instrument_is_ok_and_none_is_missing(stage: Stage, page: Page) -> None:
+    stage.figures(wave=False, states={"bpm": {str(n): "i" for n in range(120)}}, missing_a_trigger=None, rate=0)
+    expect(page.locator(".legend [data-state=idle] b")).to_have_text("120")
+    expect(value(page, "absent")).to_have_text("–")
+    expect(page.locator("#tile-absent .aside")).to_have_text("no trigger lately", use_inner_text=True)
+
+
+def test_of_few_commits_the_longest_stands_in_place_of_the_p99(stage: Stage, page: Page) -> None:
+    expect(page.locator("#tile-p99 h2")).to_have_text("Commit p99")
+    stage.figures(wave=False, p99=10.0, tail=4.0)
+    expect(page.locator("#tile-p99 h2")).to_have_text("Commit longest")
+    expect(value(page, "p99")).to_have_text("14.0")
+
+
 def test_the_strip_is_empty_when_all_is_well_and_else_names_the_gravest_first(stage: Stage, page: Page) -> None:
     expect(page.locator(".alarm")).to_have_count(0)
     stage.figures(available=False, problem="connection refused", away_s=75.0, p99=50.0, states={"bpm": MIXED})
-    expect(page.locator(".alarm")).to_have_count(4)
+    expect(page.locator(".alarm")).to_have_count(3)
     expect(page.locator(".alarm").first).to_have_attribute("data-severity", "critical")
     expect(page.locator(".alarm").first).to_contain_text("Database away: connection refused")
     expect(page.locator(".alarm").first.locator(".since")).to_contain_text("1 min")

@@ -11,7 +11,7 @@ from tests.page.stage import Stage, until
 
 pytestmark = pytest.mark.page
 
-SHOWN_MS = 60_000
+SHOWN_MS = 120_000
 OVER = "20251231T120000Z"
 DRAWN = (
     "name => (document.querySelector(`#snapshots-${name} .js-plotly-plot`)?.data || []).map(trace => trace.x.length)"

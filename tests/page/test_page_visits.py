@@ -15,7 +15,7 @@ from tests.page.visits import STATUS
 pytestmark = pytest.mark.page
 
 LIVE, OVER = STATUS["id"], "20251231T120000Z"
-SHOWN_MS = 30_000
+SHOWN_MS = 90_000
 DRAWN = "name => (document.querySelector(`#${name} .js-plotly-plot`)?.data || []).map(trace => trace.x.length)"
 PLOT = "document.querySelector('#visits-time .js-plotly-plot')"
 

@@ -40,6 +40,7 @@ LONG_MS = 60_000
 
 STATE_WORDS: dict[InstrumentState, tuple[str, str]] = {
     InstrumentState.OK: ("■", "ok: in every one of the last triggers"),
+    InstrumentState.IDLE: ("·", "no trigger: nothing to judge it by"),
     InstrumentState.LATE: ("◐", "late: its last readings came after their trigger had closed"),
     InstrumentState.MISSING: ("✕", "missing: absent from some of the last triggers"),
     InstrumentState.DESYNCHRONISED: ("≠", "out of step: its trigger numbers or its clock differ from the others'"),
