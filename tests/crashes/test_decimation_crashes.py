@@ -15,7 +15,7 @@ from schemas.readings import Array
 from tests.crashes.test_move_crashes import folder, rng, server
 from tests.support.decimation_crash_process import CONFIG, keeper_of, live
 from tests.support.kills import KILLS
-from tests.support.lives import SERVERS, Life
+from tests.support.lives import SQL_SERVERS, Life
 from tests.support.retention_crash_process import GROUP, Filling, fill, filling_of, store_at
 
 __all__ = ["folder", "rng", "server"]
@@ -25,7 +25,7 @@ BUCKET_NS = round(CONFIG.decimation.bucket_s * 1e9) if CONFIG.decimation.bucket_
 EVER = (-(2**63), 2**63 - 1)
 
 
-@pytest.fixture(params=SERVERS)
+@pytest.fixture(params=SQL_SERVERS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -66,8 +66,6 @@ async def see_it_end(store: Any, before: Array, filling: Filling) -> None:
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("backends.postgresql.decimation.STEP_BYTES", 2 * 8192)
     monkeypatch.setattr("backends.mysql.decimation.STEP_READINGS", 200)
-    monkeypatch.setattr("backends.mongodb.decimation.STEP_READINGS", 100)
-    monkeypatch.setattr("backends.mongodb.decimation.PARTS", 1)
 
 
 async def test_the_daemon_is_killed_while_it_reduces(server: ThrowawayServer, schema: str, rng: random.Random) -> None:

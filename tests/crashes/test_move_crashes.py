@@ -18,7 +18,7 @@ from schemas.queries import WindowReadings
 from schemas.readings import Array
 from schemas.retention import Period
 from tests.support.kills import KILLS
-from tests.support.lives import SERVERS, Life, random_moments
+from tests.support.lives import SQL_SERVERS, Life, random_moments
 from tests.support.move_crash_process import at_once, live, move_on, periods_of
 from tests.support.places import SLOW, MysqlPlaces, Places, PostgresqlPlaces
 from tests.support.retention_crash_process import GROUP, HOURS, TRIGGERS, fill, store_at
@@ -48,7 +48,7 @@ def rng() -> random.Random:
     return random_moments()
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
+@pytest.fixture(params=SQL_SERVERS)
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -63,7 +63,7 @@ def folder() -> Iterator[Path]:
 def server(kind: str, folder: Path) -> Iterator[ThrowawayServer]:
     """A server that the test may kill."""
     with installed():
-        made = KINDS[SERVERS[kind]].throwaway_server(folder / "server")
+        made = KINDS[SQL_SERVERS[kind]].throwaway_server(folder / "server")
         made.start()
     yield made
     made.stop()

@@ -27,7 +27,7 @@ from daemon.client.sender import Sender, SenderError
 from schemas.readings import Array
 from schemas.wire import ProtocolError
 from tests.fuzz.hostile import BPM, CONFIG, HONEST, TIMEOUT_S, Target, attack
-from tests.support.processes import Running, running
+from tests.support.processes import Running, running, triggerlog
 from tests.support.servers import server_folder
 
 WITHIN_S = TIMEOUT_S + 5.0
@@ -172,6 +172,15 @@ async def compare(dsn: str, sent: Array) -> list[str]:
     ]
 
 
+def honest_letters(file: Path, to: Path) -> list[str]:
+    """Look for readings of the honest instruments among the dead letters."""
+    if triggerlog("dead-letters", "export", str(file), "--group", "bpm", "--to", str(to)).returncode or not to.exists():
+        return []
+    readings = np.load(to)["bpm/readings"]
+    found = readings[readings["instrument"] < HONEST]
+    return [f"{len(found)} honest readings are dead letters: {found[:3].tolist()}"] if len(found) else []
+
+
 # --- both ---------------------------------------------------------------------------------------------------------
 
 
@@ -225,12 +234,17 @@ def fuzz_daemon(seconds: float, seed: int, within_s: float, log: Path) -> Result
                     send_under_attack(target_of(run, context), run.process.pid, result, seconds, context)
                 )
                 code = run.end() if run.process.poll() is None else run.process.returncode
+            letters = triggerlog("dead-letters", "list", str(file)).stdout
             result.readings = len(sent)
-            result.findings += [*asyncio.run(compare(dsn, sent)), *judged(run.said, code, result)]
+            result.findings += [
+                *asyncio.run(compare(dsn, sent)),
+                *honest_letters(file, folder / "letters.npz"),
+                *judged(run.said, code, result),
+            ]
         finally:
             server.stop()
     log.parent.mkdir(parents=True, exist_ok=True)
-    log.write_text(run.said)
+    log.write_text(f"{run.said}{letters}")
     return result
 
 

@@ -12,10 +12,11 @@ from backends.kinds import KINDS
 from schemas.conditions.intervals import TagStatus
 from schemas.config import DatabaseConfig
 from tests.support.conditions import columns, new
+from tests.support.lives import SQL_SERVERS
 
 # Imported once, for all that are forked.
-for _kind in KINDS.values():
-    _kind.implementation("conditions")
+for _backend in SQL_SERVERS.values():
+    KINDS[_backend].implementation("conditions")
 
 TYPES = 3
 TOGETHER = 4

@@ -15,10 +15,11 @@ from schemas.config import DatabaseConfig
 from schemas.folders.blocks import OPEN, Insertion
 from schemas.folders.folders import Column, Folder, FolderKind
 from tests.support.folders import new_folder
+from tests.support.lives import SQL_SERVERS
 
 # Imported once, for all that are forked.
-for _kind in KINDS.values():
-    _kind.implementation("folders")
+for _backend in SQL_SERVERS.values():
+    KINDS[_backend].implementation("folders")
 
 CHANNELS = 20
 EACH = 3

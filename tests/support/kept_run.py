@@ -136,7 +136,13 @@ LOADS = [
 ]
 MEMORY = {
     "group": "memory at full speed",
-    "extra_info": {"seconds": [60.0], "MiB least": [399.0], "MiB most": [436.0], "MiB a minute": [-1.3]},
+    "extra_info": {
+        "seconds": [60.0],
+        "MiB least": [399.0],
+        "MiB most": [436.0],
+        "MiB a minute": [-1.3],
+        "samples": [[0.5, 399.0], [1.0, 436.0]],
+    },
     "stats": {"data": [1 / 9621]},
 }
 

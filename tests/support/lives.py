@@ -14,7 +14,8 @@ from schemas.checking.dsn import Backend
 from schemas.config import DatabaseConfig
 from tests.support.forked import CONTEXT
 
-SERVERS = {"postgresql": Backend.POSTGRESQL, "mariadb": Backend.MYSQL, "mongodb": Backend.MONGODB}
+SQL_SERVERS = {"postgresql": Backend.POSTGRESQL, "mariadb": Backend.MYSQL}
+SERVERS = {**SQL_SERVERS, "mongodb": Backend.MONGODB}
 TIMEOUT_S = 3.0
 """Of a command: so long the driver of MongoDB looks for a server that is gone."""
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from backends.memory.store import MemoryStore
 from daemon.core.monitoring.events import Events
+from daemon.pipeline.announced import AnnouncedRuns
 from daemon.pipeline.assembly import Runs
 from daemon.pipeline.dead_letters import DeadLetters
 from daemon.pipeline.intake import Intake
@@ -36,6 +37,7 @@ class Logger:
     intakes: dict[str, Intake]
     store: MemoryStore
     events: Events
+    announced: AnnouncedRuns
 
     async def stored(self, group: InstrumentGroup) -> Array:
         start, end = FOREVER
@@ -122,9 +124,10 @@ async def logging_to_memory(
         for group in groups
     }
     intakes = {group.name: Intake(group, clock=REAL.clock, rng=REAL.rng, events=events) for group in groups}
+    announced = AnnouncedRuns(own, REAL, events)
     for name, intake in intakes.items():
-        await intake.catch_up(pipelines[name])
-    logger = Logger(pipelines=pipelines, intakes=intakes, store=store, events=events)
+        await intake.catch_up(pipelines[name], announced)
+    logger = Logger(pipelines=pipelines, intakes=intakes, store=store, events=events, announced=announced)
     running = asyncio.create_task(logger.run())
     try:
         yield logger

@@ -2,6 +2,10 @@
 
 import asyncio
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.support.vanishing import vanish
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -33,3 +37,50 @@ async def _leave(writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(LEAVE_S):
             await writer.wait_closed()
     writer.transport.abort()
+
+
+class Network:
+    """What lies between a client and a server, on a port of the loopback interface; a context.
+
+    Args:
+        server: host and port, or the path of a Unix socket.
+    """
+
+    def __init__(self, server: tuple[str, int] | Path) -> None:
+        self._there = server
+        self._through: set[asyncio.Task[None]] = set()
+        self._ends: list[asyncio.StreamWriter] = []
+
+    async def __aenter__(self) -> "Network":
+        self._listening = await asyncio.start_server(self._take, "127.0.0.1", 0)
+        self.port = self._listening.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._listening.close()
+        for task in self._through:
+            task.cancel()
+        await asyncio.gather(*self._through, return_exceptions=True)
+
+    def forget(self) -> None:
+        """Forget every connection, as a firewall does: both ends stay open, and no byte goes through any more."""
+        for end in self._ends:
+            if not end.transport.is_closing():
+                end.transport.pause_reading()
+
+    def vanish(self) -> None:
+        """Answer nothing any more, no probe either, as a machine without power."""
+        for end in self._ends:
+            if not end.transport.is_closing():
+                vanish(end.get_extra_info("socket"))
+
+    async def _take(self, *here: Any) -> None:
+        self._through.add(asyncio.create_task(self._hand_on(here)))
+
+    async def _hand_on(self, here: Ends) -> None:
+        if isinstance(self._there, Path):
+            there = await asyncio.open_unix_connection(self._there)
+        else:
+            there = await asyncio.open_connection(*self._there)
+        self._ends += [here[1], there[1]]
+        await hand_on(here, there)

@@ -24,9 +24,9 @@ def installed() -> Iterator[None]:
         pytest.skip(str(error))
 
 
-def needs(program: str, package: str) -> None:
+def needs(program: str, package: str, path: str | None = None) -> None:
     """See that a program is on this machine; for use in `installed`."""
-    if shutil.which(program) is None:
+    if shutil.which(program, path=path) is None:
         raise ServerNotInstalled(f"no {program} on this machine: install {package}")
 
 
