@@ -1,7 +1,6 @@
 """Reports on change through the pipeline of their group, into a folder in memory."""
 
 import asyncio
-import shutil
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -25,6 +24,7 @@ from schemas.batch import JournalPosition, Stream
 from schemas.folders.blocks import Insertion
 from schemas.folders.reports import intervals_of
 from schemas.wire import Ack
+from tests.support.copied import copy_of
 from tests.support.disks import REAL, StoppedClock
 from tests.support.pipelines import configured, eventually, journaling
 from tests.support.reports import CURRENTS, NAN, expected, in_folder, readings_of, reporting_to_memory
@@ -338,7 +338,7 @@ async def test_what_the_log_has_behind_a_gap_is_stored_and_without_a_time_once_m
         intake.receive(readings_of([(0, times[1], 1.0)]), Origin.of(column, 1, 1))
         await eventually(lambda: intake.log_state is not None and intake.log_state.synced == 2)
         assert intake.acknowledged()[0][column] == 0
-        shutil.copytree(tmp_path / "intake", killed / "intake")
+        copy_of(tmp_path / "intake", killed / "intake")
     folders.fail_with(None)
     async with journaling(store, CURRENTS, killed) as pipeline, taking_in(pipeline, killed) as intake:
         joined = intake.connect(ack=Ack.RECEIVED, session=77, first=0, upto=2)

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,6 +28,7 @@ from schemas.queries import WindowReadings
 from schemas.readings import Array
 from schemas.readings import join as joined_blocks
 from schemas.wire import Ack, ProtocolError
+from tests.support.copied import copy_of
 from tests.support.disks import REAL, FaultyDisk, faulty
 from tests.support.pipelines import FOREVER, eventually, journaling
 from tests.support.readings import make_block, make_group, whole
@@ -149,8 +149,7 @@ async def living(folder: Path, store: MemoryStore | None = None, outside: Outsid
 
 def killed(life: Life, to: Path) -> Path:
     """What kill -9 leaves at this moment."""
-    shutil.copytree(life.folder, to)
-    return to
+    return copy_of(life.folder, to)
 
 
 def new_store() -> MemoryStore:

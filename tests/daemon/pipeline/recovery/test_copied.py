@@ -1,12 +1,12 @@
 """A copy of the state folder was written from meanwhile: the journal of the other is not taken for what it has."""
 
-import shutil
 from pathlib import Path
 
 from backends.base import StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.pipeline.assembly import Origin
 from daemon.pipeline.pipeline import Pipeline
+from tests.support.copied import copy_of
 from tests.support.pipelines import eventually, journaling
 from tests.support.readings import make_group, whole
 
@@ -26,7 +26,7 @@ async def test_what_was_spooled_before_a_daemon_ran_from_a_copy_is_stored(tmp_pa
         column = pipeline.connect(spooled=True, session=1).column
         send(pipeline, column, 1, 2)
         await eventually(lambda: not pipeline.waiting.blocks)
-        shutil.copytree(here, copied)
+        copy_of(here, copied)
         store.fail_with(StoreUnavailable("away"))
         send(pipeline, column, 3, 4)
         await eventually(lambda: pipeline.acknowledged()[0][column] == 20)

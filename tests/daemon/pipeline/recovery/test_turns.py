@@ -1,6 +1,5 @@
 """Daemons that write as one logger and take turns: one whose position is another's does not take it for its own."""
 
-import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from backends.base import StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.pipeline.assembly import Origin
 from daemon.pipeline.pipeline import Pipeline
+from tests.support.copied import copy_of
 from tests.support.pipelines import eventually, journaling
 from tests.support.readings import make_group, whole
 
@@ -46,7 +46,7 @@ async def two(store: MemoryStore, folder: Path, **sections: dict) -> AsyncIterat
         column = here.connect(spooled=False, session=1).column
         await send(here, column, 0, 1, 2)
         if (folder / "here").exists():
-            shutil.copytree(folder / "here", folder / "copied")
+            copy_of(folder / "here", folder / "copied")
         way.is_cut = True
         async with journaling(other_way, GROUP, folder / "copied", **sections) as there:
             yield (here, way, column), (there, other_way, there.connect(spooled=False, session=2).column)
