@@ -24,8 +24,8 @@ from schemas.batch import JournalPosition, Stream
 from schemas.folders.blocks import Insertion
 from schemas.folders.reports import intervals_of
 from schemas.wire import Ack
-from tests.support.copied import copy_of
 from tests.support.disks import REAL, StoppedClock
+from tests.support.kills import copy_of
 from tests.support.pipelines import configured, eventually, journaling
 from tests.support.reports import CURRENTS, NAN, expected, in_folder, readings_of, reporting_to_memory
 

@@ -28,8 +28,8 @@ from schemas.queries import WindowReadings
 from schemas.readings import Array
 from schemas.readings import join as joined_blocks
 from schemas.wire import Ack, ProtocolError
-from tests.support.copied import copy_of
 from tests.support.disks import REAL, FaultyDisk, faulty
+from tests.support.kills import copy_of
 from tests.support.pipelines import FOREVER, eventually, journaling
 from tests.support.readings import make_block, make_group, whole
 

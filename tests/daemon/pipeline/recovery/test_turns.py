@@ -11,7 +11,7 @@ from backends.base import StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.pipeline.assembly import Origin
 from daemon.pipeline.pipeline import Pipeline
-from tests.support.copied import copy_of
+from tests.support.kills import copy_of
 from tests.support.pipelines import eventually, journaling
 from tests.support.readings import make_group, whole
 
