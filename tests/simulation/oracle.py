@@ -264,6 +264,8 @@ class Oracle:
             return False
         if self.settings.epochs:
             return reading.key == other.key or not (reading.epoch and other.epoch)
+        if not (reading.is_timed and other.is_timed):
+            return True
         return reading.start == other.start or abs(reading.time_ns - other.time_ns) < ONE_MOMENT_NS
 
     def _is_odd(self, mark: int) -> bool:
