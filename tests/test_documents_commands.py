@@ -54,8 +54,8 @@ VERBATIM = (
     "export beam.toml --group bpm --from 2026-11-21T18:00 --to 2026-11-21T19:30 -o bpm.h5",
     "export beam.toml --instruments bpm_007,bpm_008 --channels x,y --last 2d -o two.csv.gz",
     "export beam.toml --run 12 --triggers 4000-4100 -o slip.csv",
-    "folders add /magnets/current --column ampere:float64 --channel 1=Q1 --channel 2=Q2 --config beam.toml",
-    "folders insert /magnets/current currents.csv --config beam.toml",
+    "folders add /magnets/current --column ampere:float64 --channel 1=Q1 --channel 2=Q2 beam.toml",
+    "folders insert /magnets/current currents.csv beam.toml",
     "folders snapshot /magnets/current --at 2026-11-21T18:00",
     "folders history /magnets/current Q1 --since 2026-11-21 --json",
     "export beam.toml --folder /magnets/current --at 2026-11-21T18:00 -o currents.csv",
@@ -65,9 +65,9 @@ VERBATIM = (
     'mark beam.toml "valve 3 closed" --at 2026-11-21T18:00 --until 2026-11-21T18:20 --group bpm',
     "marks beam.toml --last 12h",
     "marks beam.toml --withdraw 6f1c8f0e-6d0b-4a3f-9f0a-0c6a5a1c2b3d",
-    "readers start displays --kind newest --clients 10 --period 0.5 --deadline 0.2 --config beam.toml",
+    "readers start displays --kind newest --clients 10 --period 0.5 --deadline 0.2 beam.toml",
     "readers list",
-    "readers stop displays --config beam.toml",
+    "readers stop displays beam.toml",
     "governor",
     "governor --commit-p99 50",
     "governor --off",
@@ -75,7 +75,7 @@ VERBATIM = (
     "decimation list beam.toml",
     "retention plan beam.toml",
     "retention list beam.toml",
-    "alarms --config beam.toml",
+    "alarms beam.toml",
     "events beam.toml --last 12h --severity warning",
     "announce-run beam.toml --epoch 41",
     "announce-run beam.toml",
@@ -136,8 +136,8 @@ def test_commands_succeed_against_a_daemon() -> None:
             days = {name: f"{now + timedelta(days=k):%Y-%m-%d}" for name, k in {"yesterday": -1, "tomorrow": 1}.items()}
             for command in VERBATIM:
                 words = words_of(SMALLER.get(command, command).format(readings=daemon.readings, **days))
-                if words[0] in ("readers", "governor", "folders") and "--config" not in words:
-                    words += ["--config", "beam.toml"]
+                if words[0] in ("readers", "governor", "folders") and "beam.toml" not in words:
+                    words.append("beam.toml")
                 with running(*words, cwd=folder) as done:
                     assert done.ended(120) == 0, f"{words}: {done.said}"
             assert run.end() == 0, run.said

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from daemon.core.imports import uncollected
+from daemon.tools.configured import take_files
 
 
 class _Place(NamedTuple):
@@ -206,6 +207,7 @@ def _made(name: str, place: str) -> Any:
         found = single
     command = typer.main.get_command(found)
     _keep_brackets(command)
+    take_files(command)
     return command
 
 

@@ -5,17 +5,32 @@ from typing import Annotated, Any
 
 import typer
 
-from daemon.core.configuration import LoadedConfig
+from daemon.core.configuration import LoadedConfig, implied_file
+from daemon.core.configuration.loading import NAME, VARIABLE
 from daemon.core.outcome import CommandFailed
 from schemas.checking.problems import suggestion
 from schemas.config import GroupConfig
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The configuration file (TOML).", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 
-FILE_HELP = "The daemon's configuration file: says where it listens, and its token."
-ConfigFile = Annotated[Path | None, typer.Argument(metavar="[FILE]", help=FILE_HELP, show_default=False)]
-ConfigOption = Annotated[Path | None, typer.Option(metavar="FILE", help=FILE_HELP, show_default=False)]
+
+def _implied() -> Path:
+    found = implied_file()
+    if found is None:
+        raise CommandFailed(f"FILE: name the configuration, or set {VARIABLE}, or go to the folder of {NAME}")
+    return found
+
+
+_FILE: dict[str, Any] = {"metavar": "FILE", "show_default": f"{VARIABLE}, or ./{NAME}"}
+File = Annotated[Path, typer.Option("--config", default_factory=_implied, help="The configuration.", **_FILE)]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", help="The daemon's configuration: says where it listens, and its token.", **_FILE),
+]
+NamedFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="A daemon's configuration.", show_default=False)
+]
+"""Of a command that does something else where none is named."""
 DaemonUrl = Annotated[
     str | None,
     typer.Option(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from daemon.core.configuration import LoadedConfig, load_config
+from daemon.core.configuration import LoadedConfig, implied_file, load_config
 from daemon.core.configuration.api_token import configured_token, stored_token
 from daemon.core.outcome import CommandFailed
 from daemon.web.secrets import from_file
@@ -89,8 +89,10 @@ def reach(
     server: Server = API,
     feature: Feature | None = None,
 ) -> Reach:
-    """Find out how to reach a daemon, or its server of conditions; `daemon` is the address that was given.
+    """Find out how to reach a daemon, or its server of conditions.
 
+    file: the configuration that was named; without it and `daemon`, the implied one.
+    daemon: the address that was given.
     feature: what it is asked about.
 
     Raises:
@@ -98,6 +100,7 @@ def reach(
             database lacks the feature.
         CommandFailed: the configuration file does not say where it listens, or what is given cannot be used.
     """
+    file = file or (None if daemon else implied_file(environment))
     loaded = load_config(file, environment, asks_database=False) if file is not None else None
     if loaded is not None and not daemon and feature is not None:
         require(loaded.config.database.backend, feature)

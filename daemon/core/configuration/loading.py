@@ -25,6 +25,9 @@ CREDENTIAL = "credential:"
 CREDSTORE = "/etc/credstore"
 """Where systemd has them from, and where an operator who runs a command by hand finds them, too."""
 
+VARIABLE = "TRIGGERLOG_CONFIG"
+NAME = "triggerlog.toml"
+
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedConfig:
@@ -53,6 +56,13 @@ class LoadedConfig:
     def resolve(self, path: str) -> Path:
         """Where a path of the file leads: a relative one starts at the file's folder, or it is a credential."""
         return _resolve(self.path.parent, path, self.credentials)
+
+
+def implied_file(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the configuration that a command uses where none is named; None where there is none."""
+    if environment.get(VARIABLE):
+        return Path(environment[VARIABLE])
+    return Path(NAME) if Path(NAME).exists() else None
 
 
 def load_config(path: Path, environment: Mapping[str, str] = os.environ, *, asks_database: bool = True) -> LoadedConfig:

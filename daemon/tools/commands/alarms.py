@@ -11,14 +11,14 @@ from daemon.client.terminal.alarms import alarm_lines
 from daemon.core.moments import duration_ns
 from daemon.core.outcome import CommandFailed, examples
 from daemon.tools.console import FILE_WIDTH, make_console
-from daemon.tools.options import AsJson, CaFile, ConfigOption, DaemonUrl, TokenFile
+from daemon.tools.options import AsJson, CaFile, ConfigFile, DaemonUrl, TokenFile
 from schemas.api.alarms import SHELVED_MOST_S, Alarms
 
 app = typer.Typer(
     name="alarms",
     invoke_without_command=True,
     add_completion=False,
-    epilog=examples("triggerlog alarms", "triggerlog alarms --config beam.toml --json"),
+    epilog=examples("triggerlog alarms", "triggerlog alarms beam.toml --json"),
 )
 
 PATH = "/api/v1/alarms"
@@ -30,7 +30,7 @@ Key = Annotated[str, typer.Argument(metavar="KEY", help="Key of an alarm, as the
 def list_(
     context: typer.Context,
     *,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -56,16 +56,14 @@ def list_(
         typer.echo("There is no alarm.")
 
 
-@app.command(
-    epilog=examples("triggerlog alarms acknowledge store", "triggerlog alarms acknowledge --all --config beam.toml")
-)
+@app.command(epilog=examples("triggerlog alarms acknowledge store", "triggerlog alarms acknowledge --all beam.toml"))
 def acknowledge(
     keys: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY]...", help="Keys, as the list has them.", show_default=False)
     ] = None,
     *,
     all_: Annotated[bool, typer.Option("--all", help="All that nobody has dealt with.")] = False,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -78,12 +76,12 @@ def acknowledge(
     typer.echo(f"{'all' if all_ else ', '.join(keys or ())}: acknowledged")
 
 
-@app.command(epilog=examples("triggerlog alarms shelve instruments --for 2h --config beam.toml"))
+@app.command(epilog=examples("triggerlog alarms shelve instruments --for 2h beam.toml"))
 def shelve(
     key: Key,
     *,
     for_: Annotated[str, typer.Option("--for", metavar="DURATION", help="For 30m or 2h; a day at most.")],
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -97,10 +95,10 @@ def shelve(
     typer.echo(f"{key}: shelved for {for_}")
 
 
-@app.command(epilog=examples("triggerlog alarms unshelve instruments --config beam.toml"))
+@app.command(epilog=examples("triggerlog alarms unshelve instruments beam.toml"))
 def unshelve(
     key: Key,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,

@@ -13,7 +13,7 @@ from daemon.core.outcome import CommandFailed, examples, fix_of, reason_of, requ
 from daemon.tools.conditions.options import ServerUrl, Tag, asked, server_of
 from daemon.tools.console import make_console
 from daemon.tools.console.progress import ProgressBar
-from daemon.tools.options import CaFile, ConfigOption, TokenFile
+from daemon.tools.options import CaFile, ConfigFile, TokenFile
 
 app = typer.Typer()
 
@@ -23,15 +23,15 @@ FORMATS = "its name ends in .jsonl (JSON lines) or .parquet"
 @app.command(
     "import",
     epilog=examples(
-        "triggerlog conditions import summer_2026 summer.parquet --config beam.toml",
-        "triggerlog conditions import summer_2026 summer.jsonl --config beam.toml",
+        "triggerlog conditions import summer_2026 summer.parquet beam.toml",
+        "triggerlog conditions import summer_2026 summer.jsonl beam.toml",
     ),
 )
 def import_(
     tag: Tag,
     file: Annotated[Path, typer.Argument(metavar="FILE", help=f"The file to read; {FORMATS}.", show_default=False)],
     *,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -57,13 +57,13 @@ def import_(
     typer.echo(f"{tag}: {done.new:,} intervals attached{there}, in {time.monotonic() - began:.1f} s")
 
 
-@app.command(epilog=examples("triggerlog conditions export summer_2026 summer.parquet --config beam.toml"))
+@app.command(epilog=examples("triggerlog conditions export summer_2026 summer.parquet beam.toml"))
 def export(
     tag: Tag,
     file: Annotated[Path, typer.Argument(metavar="FILE", help=f"The file to write; {FORMATS}.", show_default=False)],
     *,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,

@@ -20,7 +20,7 @@ from daemon.tools.conditions.options import (
     key_of,
     server_of,
 )
-from daemon.tools.options import AsJson, CaFile, ConfigOption, TokenFile
+from daemon.tools.options import AsJson, CaFile, ConfigFile, TokenFile
 from schemas.api.conditions import TagRow
 from schemas.conditions.differences import Difference, differences
 from schemas.conditions.intervals import Intervals, Key
@@ -31,9 +31,9 @@ app = typer.Typer()
 NOTHING = intervals_of_rows([])
 
 
-@app.command(epilog=examples("triggerlog conditions tags", "triggerlog conditions tags --config beam.toml --json"))
+@app.command(epilog=examples("triggerlog conditions tags", "triggerlog conditions tags beam.toml --json"))
 def tags(
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -52,7 +52,7 @@ def tags(
 
 @app.command(epilog=examples("triggerlog conditions types"))
 def types(
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -67,7 +67,7 @@ def types(
 def show(
     tag: Tag,
     *,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -97,7 +97,7 @@ def at(
     major: Major,
     minor: Minor = 0,
     *,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -120,7 +120,7 @@ def history(
     tag: Tag,
     type_: Type,
     *,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -136,7 +136,7 @@ def diff(
     tag: Tag,
     other: Tag,
     *,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,

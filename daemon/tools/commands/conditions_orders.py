@@ -10,19 +10,19 @@ from daemon.client.api.conditions import ConditionsApi
 from daemon.client.api.reach import Reach
 from daemon.core.outcome import CommandFailed, examples, reason_of
 from daemon.tools.conditions.options import Major, Minor, ServerUrl, Tag, Type, asked, key_of, server_of
-from daemon.tools.options import CaFile, ConfigOption, TokenFile
+from daemon.tools.options import CaFile, ConfigFile, TokenFile
 from schemas.conditions.intervals import END, TagStatus
 from schemas.conditions.rows import intervals_of_rows
 
 app = typer.Typer()
 
 
-@app.command("add-tag", epilog=examples("triggerlog conditions add-tag summer_2026 --config beam.toml"))
+@app.command("add-tag", epilog=examples("triggerlog conditions add-tag summer_2026 beam.toml"))
 def add_tag(
     tag: Tag,
     *,
     author: Annotated[str | None, typer.Option(help="Who makes it.", show_default=False)] = None,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -32,11 +32,11 @@ def add_tag(
     typer.echo(f"{tag}: added, unlocked")
 
 
-@app.command("add-type", epilog=examples("triggerlog conditions add-type bpm --config beam.toml"))
+@app.command("add-type", epilog=examples("triggerlog conditions add-type bpm beam.toml"))
 def add_type(
     type_: Type,
     *,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -48,8 +48,8 @@ def add_type(
 
 @app.command(
     epilog=examples(
-        "triggerlog conditions attach summer_2026 bpm bpm/a.json 12 --config beam.toml --payload payloads/bpm/a.json",
-        "triggerlog conditions attach summer_2026 bpm bpm/b.json 12 4000 --end 13 0 --config beam.toml",
+        "triggerlog conditions attach summer_2026 bpm bpm/a.json 12 beam.toml --payload payloads/bpm/a.json",
+        "triggerlog conditions attach summer_2026 bpm bpm/b.json 12 4000 --end 13 0 beam.toml",
     )
 )
 def attach(
@@ -69,7 +69,7 @@ def attach(
         Path | None, typer.Option(metavar="PATH", help="The payload itself: its sha256 and size are stored.")
     ] = None,
     checksum: Annotated[str, typer.Option(metavar="HEX", help="Its sha256 or md5, where it is not at hand.")] = "",
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -98,12 +98,12 @@ def attach(
     typer.echo(f"{tag}: {url} is valid for {type_} from {start.major} {start.minor} {said}")
 
 
-@app.command(epilog=examples("triggerlog conditions clone summer_2026 summer_2026_v2 --config beam.toml"))
+@app.command(epilog=examples("triggerlog conditions clone summer_2026 summer_2026_v2 beam.toml"))
 def clone(
     tag: Tag,
     name: Annotated[str, typer.Argument(metavar="NEW", help="Name of the new global tag.", show_default=False)],
     *,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -113,28 +113,28 @@ def clone(
     typer.echo(f"{name}: a clone of {tag}, unlocked")
 
 
-@app.command(epilog=examples("triggerlog conditions lock summer_2026 --config beam.toml"))
+@app.command(epilog=examples("triggerlog conditions lock summer_2026 beam.toml"))
 def lock(
-    tag: Tag, *, config: ConfigOption = None, server: ServerUrl = None, token_file: TokenFile = None, ca: CaFile = None
+    tag: Tag, *, config: ConfigFile = None, server: ServerUrl = None, token_file: TokenFile = None, ca: CaFile = None
 ) -> None:
     """Lock a global tag: no answer that it gives changes any more. This needs the API's token."""
     _set(tag, TagStatus.LOCKED, server_of(config, server, token_file, ca))
 
 
-@app.command(epilog=examples("triggerlog conditions unlock summer_2026 --config beam.toml"))
+@app.command(epilog=examples("triggerlog conditions unlock summer_2026 beam.toml"))
 def unlock(
-    tag: Tag, *, config: ConfigOption = None, server: ServerUrl = None, token_file: TokenFile = None, ca: CaFile = None
+    tag: Tag, *, config: ConfigFile = None, server: ServerUrl = None, token_file: TokenFile = None, ca: CaFile = None
 ) -> None:
     """Unlock a global tag: everything may be changed. This needs the API's token."""
     _set(tag, TagStatus.UNLOCKED, server_of(config, server, token_file, ca))
 
 
-@app.command(epilog=examples("triggerlog conditions freeze summer_2026 --yes --config beam.toml"))
+@app.command(epilog=examples("triggerlog conditions freeze summer_2026 --yes beam.toml"))
 def freeze(
     tag: Tag,
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Freeze it; without this option nothing changes.")] = False,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,

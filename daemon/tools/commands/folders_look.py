@@ -10,7 +10,7 @@ from daemon.core.outcome import examples
 from daemon.tools.conditions.listing import listing
 from daemon.tools.folders.listing import list_intervals
 from daemon.tools.folders.options import TIME, FolderPath, TagOption, asked, daemon_of
-from daemon.tools.options import AsJson, CaFile, ConfigOption, DaemonUrl, TokenFile
+from daemon.tools.options import AsJson, CaFile, ConfigFile, DaemonUrl, TokenFile
 from schemas.api.folders import FolderColumn, FolderDetails
 from schemas.readings import Array
 
@@ -20,9 +20,9 @@ Found = tuple[FolderDetails, Array]
 Time = Annotated[str | None, typer.Option(metavar="TIME", help=f"{TIME}.", show_default=False)]
 
 
-@app.command("list", epilog=examples("triggerlog folders list", "triggerlog folders list --config beam.toml --json"))
+@app.command("list", epilog=examples("triggerlog folders list", "triggerlog folders list beam.toml --json"))
 def list_(
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -46,7 +46,7 @@ def list_(
 def show(
     path: FolderPath,
     *,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -80,7 +80,7 @@ def snapshot(
     *,
     at: Annotated[str | None, typer.Option(metavar="TIME", help=f"{TIME}.", show_default="now")] = None,
     tag: TagOption = None,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -104,7 +104,7 @@ def history(
     since: Time = None,
     until: Time = None,
     tag: TagOption = None,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -125,7 +125,7 @@ def changes(
     after: Annotated[str, typer.Option(metavar="TIME", help=f"{TIME}; -1 for everything.", show_default=False)],
     upto: Annotated[str | None, typer.Option(metavar="TIME", help=f"{TIME}.", show_default="now")] = None,
     tag: TagOption = None,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,

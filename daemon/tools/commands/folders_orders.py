@@ -17,7 +17,7 @@ from daemon.tools.console.progress import ProgressBar
 from daemon.tools.export.folders import folder_time
 from daemon.tools.folders.files import ENDINGS, number_of, read_block
 from daemon.tools.folders.options import TIME, AnyPath, Description, FolderPath, TagName, asked, daemon_of
-from daemon.tools.options import CaFile, ConfigOption, DaemonUrl, TokenFile
+from daemon.tools.options import CaFile, ConfigFile, DaemonUrl, TokenFile
 from schemas.api.folders import FolderColumn, NewChannels, NewFolder, NewFolderSet
 from schemas.checking.problems import listed
 from schemas.folders.folders import FolderKind, FolderLayout, block_dtype
@@ -37,10 +37,8 @@ ChannelOption = Annotated[
 
 @app.command(
     epilog=examples(
-        "triggerlog folders add /magnets/current --column ampere:float64 --channel 1=Q1 --channel 2=Q2"
-        " --config beam.toml",
-        "triggerlog folders add /calibrations/gain --kind multi --column gain:float32 --column by:text:40"
-        " --config beam.toml",
+        "triggerlog folders add /magnets/current --column ampere:float64 --channel 1=Q1 --channel 2=Q2 beam.toml",
+        "triggerlog folders add /calibrations/gain --kind multi --column gain:float32 --column by:text:40 beam.toml",
     )
 )
 def add(
@@ -54,7 +52,7 @@ def add(
     layout: Annotated[FolderLayout, typer.Option(help="How it lies in the database.")] = FolderLayout.WINDOW,
     channel: ChannelOption = None,
     description: Description = "",
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -72,12 +70,12 @@ def add(
     typer.echo(f"{path}: added, {kind}, with {len(new.channels):,} channels")
 
 
-@app.command("add-set", epilog=examples("triggerlog folders add-set /magnets --config beam.toml"))
+@app.command("add-set", epilog=examples("triggerlog folders add-set /magnets beam.toml"))
 def add_set(
     path: AnyPath,
     *,
     description: Description = "",
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -90,13 +88,13 @@ def add_set(
 
 @app.command(
     "add-channels",
-    epilog=examples("triggerlog folders add-channels /magnets/current --channel 3=Q3 --config beam.toml"),
+    epilog=examples("triggerlog folders add-channels /magnets/current --channel 3=Q3 beam.toml"),
 )
 def add_channels(
     path: FolderPath,
     *,
     channel: ChannelOption = None,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -111,8 +109,8 @@ def add_channels(
 
 @app.command(
     epilog=examples(
-        "triggerlog folders insert /magnets/current currents.csv --config beam.toml",
-        "triggerlog folders insert /magnets/current currents.npy --source ramp --sequence 12 --config beam.toml",
+        "triggerlog folders insert /magnets/current currents.csv beam.toml",
+        "triggerlog folders insert /magnets/current currents.npy --source ramp --sequence 12 beam.toml",
     )
 )
 def insert(
@@ -128,7 +126,7 @@ def insert(
             min=1, metavar="N", help="Number of this insertion: a repeat changes nothing.", show_default="the next"
         ),
     ] = None,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -156,7 +154,7 @@ def insert(
     typer.echo(f"{path}: {count:,} intervals of {file}{said}, in {time.monotonic() - began:.1f} s")
 
 
-@app.command(epilog=examples("triggerlog folders end /magnets/current Q1 Q2 --at 2026-11-21T18:00 --config beam.toml"))
+@app.command(epilog=examples("triggerlog folders end /magnets/current Q1 Q2 --at 2026-11-21T18:00 beam.toml"))
 def end(
     path: FolderPath,
     channels: Annotated[
@@ -165,7 +163,7 @@ def end(
     *,
     at: Annotated[str | None, typer.Option(metavar="TIME", help=f"{TIME}.", show_default="now")] = None,
     source: SourceOption = "command",
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -188,12 +186,12 @@ def end(
     typer.echo(f"{path}: {', '.join(channels)} ended at {when}")
 
 
-@app.command(epilog=examples("triggerlog folders tag /calibrations 2026-11 --config beam.toml"))
+@app.command(epilog=examples("triggerlog folders tag /calibrations 2026-11 beam.toml"))
 def tag(
     path: AnyPath,
     name: TagName,
     *,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -204,12 +202,12 @@ def tag(
         typer.echo(f"{each.path}: {each.name} is what {each.version:,} insertions made")
 
 
-@app.command(epilog=examples("triggerlog folders untag /calibrations/gain 2026-11 --config beam.toml"))
+@app.command(epilog=examples("triggerlog folders untag /calibrations/gain 2026-11 beam.toml"))
 def untag(
     path: FolderPath,
     name: TagName,
     *,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -219,12 +217,12 @@ def untag(
     typer.echo(f"{path}: tag {name} removed")
 
 
-@app.command(epilog=examples("triggerlog folders remove /magnets/current --yes --config beam.toml"))
+@app.command(epilog=examples("triggerlog folders remove /magnets/current --yes beam.toml"))
 def remove(
     path: AnyPath,
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Remove it; without this option nothing changes.")] = False,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,

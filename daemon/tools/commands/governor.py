@@ -7,13 +7,13 @@ import typer
 from daemon.client.api.asking import ask_daemon
 from daemon.client.api.reach import reach
 from daemon.core.outcome import CommandFailed, examples
-from daemon.tools.options import AsJson, CaFile, ConfigOption, DaemonUrl, TokenFile
+from daemon.tools.options import AsJson, CaFile, ConfigFile, DaemonUrl, TokenFile
 from schemas.api.status import GovernorStatus, Status
 from schemas.config.readers import GovernorConfig
 
 EPILOG = examples(
     "triggerlog governor",
-    "triggerlog governor --commit-p99 50 --config beam.toml",
+    "triggerlog governor --commit-p99 50 beam.toml",
     "triggerlog governor --off",
 )
 PATH = "/api/v1/governor"
@@ -28,7 +28,7 @@ def governor(
     commit_p99: Annotated[float | None, _option("commit_p99_ms", metavar="MS")] = None,
     backlog: Annotated[int | None, _option("backlog_triggers", metavar="TRIGGERS")] = None,
     off: Annotated[bool, typer.Option("--off", help="Without a ceiling every reader may ask.")] = False,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,

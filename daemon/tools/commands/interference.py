@@ -23,7 +23,7 @@ from daemon.tools.drill.process import DrillFailed
 from daemon.tools.interference.follow import follow, stopped_by_signal
 from daemon.tools.interference.table import say_result
 from daemon.tools.interference.throwaway import Throwaway, throwaway_daemon
-from daemon.tools.options import CaFile, ConfigFile, DaemonUrl, TokenFile
+from daemon.tools.options import CaFile, DaemonUrl, NamedFile, TokenFile
 from daemon.workloads.interference.command_line import command_of, experiment_of, workload_of
 from schemas.api.interference import Experiment, Record
 from schemas.batch import Layout
@@ -42,7 +42,7 @@ PANEL = "A throw-away daemon (no FILE, no --daemon)"
 
 def interference(
     *,
-    file: ConfigFile = None,
+    file: NamedFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,

@@ -10,7 +10,7 @@ from daemon.client.api.reach import reach
 from daemon.client.readers_table import readers_table
 from daemon.core.outcome import examples
 from daemon.tools.console import make_console
-from daemon.tools.options import AsJson, CaFile, ConfigOption, DaemonUrl, TokenFile
+from daemon.tools.options import AsJson, CaFile, ConfigFile, DaemonUrl, TokenFile
 from schemas.api.status import ReaderStatus
 from schemas.config.workloads import MOST_CLIENTS, Workload, WorkloadKind
 
@@ -37,7 +37,7 @@ def _option(field: str, **more: Any) -> Any:
 
 @app.command("list", epilog=examples("triggerlog readers list", "triggerlog readers list --json | jq .displays.rate"))
 def list_(
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -58,7 +58,7 @@ def list_(
 @app.command(
     epilog=examples(
         "triggerlog readers start displays --kind newest --clients 10 --period 0.5 --deadline 0.2",
-        "triggerlog readers start shift --kind history --stretch 7200 --step 60 --config beam.toml",
+        "triggerlog readers start shift --kind history --stretch 7200 --step 60 beam.toml",
     )
 )
 def start(
@@ -75,7 +75,7 @@ def start(
     stretch: Annotated[float | None, _option("stretch_s", metavar="SECONDS")] = None,
     step: Annotated[float, _option("step_s", metavar="SECONDS")] = 60.0,
     radius: Annotated[float, _option("radius_deg", metavar="DEGREES")] = 0.1,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -101,10 +101,10 @@ def start(
     typer.echo(f"{name}: {status.clients} clients ask {asked} for {status.kind}")
 
 
-@app.command(epilog=examples("triggerlog readers stop displays", "triggerlog readers stop displays --config beam.toml"))
+@app.command(epilog=examples("triggerlog readers stop displays", "triggerlog readers stop displays beam.toml"))
 def stop(
     name: Name,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,

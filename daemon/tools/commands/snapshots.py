@@ -13,7 +13,7 @@ from daemon.client.api.reach import reach
 from daemon.core.configuration import load_config
 from daemon.core.outcome import examples
 from daemon.tools.console import FILE_WIDTH, make_console
-from daemon.tools.options import AsJson, CaFile, ConfigOption, DaemonUrl, TokenFile, changes_of
+from daemon.tools.options import AsJson, CaFile, ConfigFile, DaemonUrl, NamedFile, TokenFile, changes_of
 from schemas.api.snapshots import (
     Ask,
     InsertionOrder,
@@ -119,9 +119,9 @@ def run(
     _say(found, place.state_dir, as_json=as_json)
 
 
-@app.command(epilog=examples("triggerlog snapshots status", "triggerlog snapshots status --config beam.toml --json"))
+@app.command(epilog=examples("triggerlog snapshots status", "triggerlog snapshots status beam.toml --json"))
 def status(
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -155,7 +155,7 @@ def start(
             show_default=False,
         ),
     ] = None,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -166,23 +166,21 @@ def start(
     _say_status(SnapshotsStatus.model_validate_json(ask_daemon(found, "POST", PATH, body).content))
 
 
-@app.command(epilog=examples("triggerlog snapshots stop", "triggerlog snapshots stop --config beam.toml"))
-def stop(
-    config: ConfigOption = None, daemon: DaemonUrl = None, token_file: TokenFile = None, ca: CaFile = None
-) -> None:
+@app.command(epilog=examples("triggerlog snapshots stop", "triggerlog snapshots stop beam.toml"))
+def stop(config: ConfigFile = None, daemon: DaemonUrl = None, token_file: TokenFile = None, ca: CaFile = None) -> None:
     """Stop the snapshot readers of a daemon. This needs the API's token."""
     found = reach(config, daemon=daemon, token_file=token_file, ca=ca)
     _say_status(SnapshotsStatus.model_validate_json(ask_daemon(found, "DELETE", PATH).content))
 
 
-@app.command("list", epilog=examples("triggerlog snapshots list", "triggerlog snapshots list --config beam.toml"))
+@app.command("list", epilog=examples("triggerlog snapshots list", "triggerlog snapshots list beam.toml"))
 def list_(
     *,
     folder: Annotated[
         Path | None,
         typer.Option(help=f"Where runs are kept: --folder of `run`. [default: --config's, or ./{FOLDER}]"),
     ] = None,
-    config: ConfigOption = None,
+    config: NamedFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,

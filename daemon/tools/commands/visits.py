@@ -15,7 +15,7 @@ from daemon.core.configuration import load_config
 from daemon.core.outcome import CommandFailed, examples, reason_of, require_extra
 from daemon.tools.commands.visits_run import FOLDER, run
 from daemon.tools.console import FILE_WIDTH, make_console
-from daemon.tools.options import AsJson, CaFile, ConfigOption, DaemonUrl, TokenFile, changes_of
+from daemon.tools.options import AsJson, CaFile, ConfigFile, DaemonUrl, NamedFile, TokenFile, changes_of
 from daemon.workloads.frame.archive import ID
 from daemon.workloads.visits.archive import CSV, VisitsArchive
 from daemon.workloads.visits.archive import FOLDER as ARCHIVE
@@ -59,9 +59,9 @@ app.command(
 )(run)
 
 
-@app.command(epilog=examples("triggerlog visits status", "triggerlog visits status --config beam.toml --json"))
+@app.command(epilog=examples("triggerlog visits status", "triggerlog visits status beam.toml --json"))
 def status(
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -95,7 +95,7 @@ def start(
             show_default=False,
         ),
     ] = None,
-    config: ConfigOption = None,
+    config: ConfigFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -106,20 +106,18 @@ def start(
     _say_status(VisitsStatus.model_validate(_ask(found, "POST", PATH, body).json()))
 
 
-@app.command(epilog=examples("triggerlog visits stop", "triggerlog visits stop --config beam.toml"))
-def stop(
-    config: ConfigOption = None, daemon: DaemonUrl = None, token_file: TokenFile = None, ca: CaFile = None
-) -> None:
+@app.command(epilog=examples("triggerlog visits stop", "triggerlog visits stop beam.toml"))
+def stop(config: ConfigFile = None, daemon: DaemonUrl = None, token_file: TokenFile = None, ca: CaFile = None) -> None:
     """Stop the visits of a daemon after the one that is under way. This needs the API's token."""
     found = reach(config, daemon=daemon, token_file=token_file, ca=ca)
     _say_status(VisitsStatus.model_validate(_ask(found, "DELETE", PATH).json()))
 
 
-@app.command("list", epilog=examples("triggerlog visits list", "triggerlog visits list --config beam.toml --json"))
+@app.command("list", epilog=examples("triggerlog visits list", "triggerlog visits list beam.toml --json"))
 def list_(
     *,
     folder: Folder = None,
-    config: ConfigOption = None,
+    config: NamedFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -155,7 +153,7 @@ def report(
     *,
     output: Output = None,
     folder: Folder = None,
-    config: ConfigOption = None,
+    config: NamedFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,
@@ -182,7 +180,7 @@ def export(
     format_: Annotated[Format, typer.Option("--format", help="Which.")] = Format.CSV,
     output: Output = None,
     folder: Folder = None,
-    config: ConfigOption = None,
+    config: NamedFile = None,
     daemon: DaemonUrl = None,
     token_file: TokenFile = None,
     ca: CaFile = None,

@@ -28,7 +28,7 @@ from schemas.checking.dsn import Backend
 EPILOG = examples(
     "triggerlog drill",
     "triggerlog drill --backend mysql --only database-killed --only outage",
-    "triggerlog drill --config beam.toml --yes-i-mean-this-database",
+    "triggerlog drill beam.toml --yes-i-mean-this-database",
     "triggerlog drill --json > drill.json",
 )
 PASSWORD = "TRIGGERLOG_DRILL_PASSWORD"  # noqa: S105 - the variable that hands the password on, not the password

@@ -20,7 +20,7 @@ from daemon.core.outcome import CommandFailed, examples, reason_of
 EPILOG = examples(
     "triggerlog install-units --dry-run",
     "sudo /opt/triggerlog/.venv/bin/triggerlog install-units",
-    "triggerlog install-units --root /srv/image --config /etc/beam.toml --command /opt/triggerlog/.venv/bin/triggerlog",
+    "triggerlog install-units --root /srv/image /etc/beam.toml --command /opt/triggerlog/.venv/bin/triggerlog",
 )
 
 PACKAGE = Path(__file__).parents[2]

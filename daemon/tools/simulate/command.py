@@ -19,7 +19,7 @@ from schemas.wire import Ack, ProtocolError
 EPILOG = examples(
     "triggerlog simulate --rate 10",
     "triggerlog simulate --rate 100 --connections each --jitter-ms 5 --missing 0.02 --duplicated 0.01 --late 0.01",
-    "triggerlog simulate --protocol udp --config beam.toml --triggers 1000",
+    "triggerlog simulate --protocol udp beam.toml --triggers 1000",
     "triggerlog simulate --slip 7:-1@5 --clock-step 9:37@8",
     "triggerlog simulate --rate 0 --triggers 100000 --json",
 )
