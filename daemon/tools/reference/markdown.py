@@ -19,6 +19,10 @@ each problem with its field and what to do, or what the configuration means. It 
 too, without changing anything there, unless `--offline` is given. `triggerlog schema FILE` prints
 the statements that the daemon would run in the database, `triggerlog run FILE` starts the daemon.
 
+- A command takes the file as an argument, wherever it stands, if its name ends with `.toml`, or as
+  `--config FILE`; else it uses the one that `TRIGGERLOG_CONFIG` names, else `triggerlog.toml` in
+  this folder. What puts load on a database (`bench`, `drill`, `visits run`, `snapshots run`,
+  `interference`) does so only where it is named.
 - Only `groups` is required: by default readings come in over TCP on port 8122 of this machine, and
   go to an embedded PostgreSQL under `state_dir`.
 - Unknown keys are errors.
