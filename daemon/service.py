@@ -28,6 +28,7 @@ from daemon.core.process.state_folder import only_one
 from daemon.core.supervision.fail_stop import end_at_once, process_ends
 from daemon.core.supervision.figures import Figures
 from daemon.core.supervision.notify import Notifier
+from daemon.core.supervision.standstill import notice_standstills
 from daemon.core.supervision.supervision import Supervision, status_line
 from daemon.data_path import COMMIT_WITHIN_S, DataPath
 from daemon.decimation.keeper import DecimationKeeper
@@ -293,6 +294,7 @@ class Service:
         self._start(tasks, "token", partial(write_token, self._state_dir, self.events))
         self._start(tasks, "status stream", self.stream.run)
         self._start(tasks, "supervision", self._supervision.run)
+        self._start(tasks, "standstills", partial(notice_standstills, self.events))
         self._start(tasks, "alarms", self.alarms.run)
         if self.conditions is not None:
             self.conditions.start_when_free()

@@ -1,7 +1,6 @@
 """The route for which instruments were missing from the last triggers, and when each was last heard."""
 
 import asyncio
-import time
 from typing import Annotated
 
 import numpy as np
@@ -11,6 +10,7 @@ from daemon.api.answers import missing_answer
 from daemon.api.query_limit import QueryLimit
 from daemon.api.readings import REFUSALS, GroupName, group_of, json_answer, number_of
 from daemon.api.service import ApiService
+from daemon.core.outside import monotonic_ns
 from schemas.api.readings import Missing
 from schemas.queries import LedgerTail
 
@@ -45,7 +45,7 @@ def missing_routes(service: ApiService) -> APIRouter:
         instruments = service.pipelines[group].instruments
         chosen = slice(None) if only is None else slice(only, only + 1)
         answer["late"] = instruments.late()[chosen]
-        answer["heard_s"] = np.round(instruments.heard_s(time.monotonic_ns())[chosen], 2)
+        answer["heard_s"] = np.round(instruments.heard_s(monotonic_ns())[chosen], 2)
         return json_answer(answer)
 
     return routes

@@ -1,12 +1,12 @@
 """What an operator reads of a group's pipeline: every event that it reports, in one place."""
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from daemon.core.monitoring.events import Events
+from daemon.core.outside import monotonic_ns
 from daemon.core.words import utc
 from daemon.pipeline.closed_blocks import words_of
 from daemon.pipeline.dead_letters import Letter, Outcome
@@ -119,7 +119,7 @@ class Announcements:
 
     def backpressure(self, is_full: bool) -> None:
         """Senders are held back from now on, or no longer: with a sender that is always faster, many times a second."""
-        moment = time.monotonic_ns()
+        moment = monotonic_ns()
         since_ns = moment - self._backpressure_ns
         if is_full and since_ns > QUIET_NS:
             self._warning("the backlog is full, senders are held back")
@@ -184,7 +184,7 @@ class Announcements:
         if not letters:
             return
         self._rejected += len(letters)
-        moment = time.monotonic_ns()
+        moment = monotonic_ns()
         if moment - self._rejected_ns < QUIET_NS:
             return
         which = words_of(letters[0].key, reports=self._reports)
@@ -198,7 +198,7 @@ class Announcements:
 
     def no_room_aside(self, count: int, *, is_full: bool) -> None:
         """So many readings were refused by now that belong to no trigger; is_full: the dead letters have no room."""
-        moment = time.monotonic_ns()
+        moment = monotonic_ns()
         if count == self._refused or moment - self._refused_ns < REFUSED_EVERY_NS:
             return
         why = "one instrument had more than 1024 set aside in a second; its trigger numbers or epochs are wrong"

@@ -215,8 +215,8 @@ class Oracle:
             if twice:
                 self.find("stored twice", f"{len(twice)} of crate {crate.number}: {_named(twice)}")
             aside = [r for r in crate.sent if stored[r.mark] and self._is_dead_where_stored(r.mark, dead_of)]
-            # Without a time of its own, what is sent again differs from itself. Whether a run of odd epochs begins, which
-            # takes them or not, depends on what came before: after a crash that may be other.
+            # Without a time of its own, what is sent again differs from itself. Whether a run of odd epochs begins
+            # depends on what came before them: after a crash that may be other.
             aside = [r for r in self._distinct(aside) if r.is_timed and r.odd_epoch is None] if self.has_odd else aside
             if aside and has_session and self.settings.epochs:
                 self.find("stored and a dead letter", f"{len(aside)} of crate {crate.number}: {_named(aside)}")

@@ -4,7 +4,7 @@
 `disk` and `workers` each define a protocol and the real thing.
 """
 
-from daemon.core.outside.clock import Clock, Instant, SystemClock, now
+from daemon.core.outside.clock import Clock, Instant, SystemClock, monotonic_ns, now
 from daemon.core.outside.disk import Disk, File, Lock, SystemDisk
 from daemon.core.outside.outside import Outside
 from daemon.core.outside.workers import Stepper, ThreadWorkers, Workers
@@ -21,5 +21,6 @@ __all__ = [
     "SystemDisk",
     "ThreadWorkers",
     "Workers",
+    "monotonic_ns",
     "now",
 ]

@@ -13,6 +13,7 @@ import psutil
 
 from daemon.core.monitoring.events import Events
 from daemon.core.monitoring.metrics import Rates
+from daemon.core.outside import monotonic_ns
 from daemon.core.supervision.figures import Figures
 from daemon.pipeline.figures import PipelineFigures
 from daemon.pipeline.instruments import Finding
@@ -140,7 +141,7 @@ class Reporter:
         self._events = events
         self._epoch = time.time_ns()
         self._version = version("triggerlog")  # read from a file, so not for every status
-        self._started_ns = time.monotonic_ns()
+        self._started_ns = monotonic_ns()
         self._sequence = 0
         self._rates: dict[str, Rates] = {}
         self._current: dict[str, GroupRates] = {}
@@ -171,7 +172,7 @@ class Reporter:
 
     def sample(self) -> None:
         """Take the counters for the rates."""
-        moment = time.monotonic_ns()
+        moment = monotonic_ns()
         self._figures.ask("database", self.look_at_store, None)
         for intake in self._intakes.values():
             intake.look()
@@ -209,7 +210,7 @@ class Reporter:
         """Report it when the store has gone away, or has come back."""
         if self.state is not DaemonState.RUNNING:
             return
-        moment = time.monotonic_ns()
+        moment = monotonic_ns()
         store = self._store_status()
         problem = store.problem
         if problem is not None and self._away_since_ns is None:
@@ -227,7 +228,7 @@ class Reporter:
     def status(self) -> Status:
         """The status now; what cannot be found out is left out, or as it was last, and `unavailable` says why."""
         self._sequence += 1
-        moment, ask = time.monotonic_ns(), self._figures.ask
+        moment, ask = monotonic_ns(), self._figures.ask
         store = ask("status of store", self._store_status, self._known_store)
         workloads = ask("status of workloads", self._workloads, WorkloadsStatus())
         groups = {

@@ -1,13 +1,13 @@
 """What is known of the store: its facts, what it keeps of each durability asked for, and since when it is away."""
 
 import math
-import time
 from collections.abc import Iterable, Mapping
 
 from backends.base import StoreFacts
 from backends.kinds import product_of
 from daemon.core.configuration.database import in_use
 from daemon.core.monitoring.events import Events
+from daemon.core.outside import monotonic_ns
 from daemon.pipeline.figures import PipelineFigures
 from daemon.telemetry.store.growth import Growth
 from schemas.api.status import Shortfall, StoreStatus
@@ -35,12 +35,12 @@ class StoreReport:
         self._groups = groups
         self._events = events
         self._short: dict[Durability, Shortfall] = {}
-        self._away_since_ns = self._failed_ns = time.monotonic_ns()
+        self._away_since_ns = self._failed_ns = monotonic_ns()
         self._asked_ns = 0  # since when it owes an answer
 
     def asked(self) -> None:
         """The store is asked how it is."""
-        self._asked_ns = time.monotonic_ns()
+        self._asked_ns = monotonic_ns()
 
     def answered(self, facts: StoreFacts) -> None:
         """The store answered."""
@@ -52,7 +52,7 @@ class StoreReport:
 
     def failed(self, problem: str) -> None:
         """The store did not answer."""
-        self._failed_ns = time.monotonic_ns()
+        self._failed_ns = monotonic_ns()
         if self.problem is None:
             self._away_since_ns = self._asked_ns or self._failed_ns
         self.problem = problem
@@ -69,7 +69,7 @@ class StoreReport:
         if not away and any(each.committed_ns > self._failed_ns for each in figures):
             self.problem = None
         since, problem = self._away_since_ns, self.problem
-        moment = time.monotonic_ns()
+        moment = monotonic_ns()
         if away:
             since, problem = min(each.store_problem_since_ns for each in away), away[0].store_problem
         elif problem is None:

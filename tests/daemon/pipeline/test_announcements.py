@@ -140,7 +140,7 @@ async def test_forged_numbers_do_not_make_a_count_longer_than_64_bits() -> None:
 def test_readings_that_do_not_fit_aside_are_told_once_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     events, moment = Events(), [0]
     announcements = Announcements("bpm", events)
-    monkeypatch.setattr(announced.time, "monotonic_ns", lambda: moment[0])
+    monkeypatch.setattr(announced, "monotonic_ns", lambda: moment[0])
     for second, count in ((0, 0), (1, 30), (2, 40), (50, 90), (62, 100), (200, 100), (300, 107)):
         moment[0] = second * 1_000_000_000
         announcements.no_room_aside(count, is_full=second >= 300)
