@@ -1,10 +1,12 @@
 """The application of one process: what passes a request, from the outside to the routes."""
 
+import base64
+import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastapi import FastAPI
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backends.base import StoreUnavailable
 from backends.conditions.base import ConditionsStore
@@ -75,4 +77,34 @@ def make_app(
     guarded = AccessControl(
         WithTables(hot, lack), token=token, reads_freely=reads_freely, any_name=any_name, requests=REQUESTS
     )
-    return ConditionsApp(app=Counting(SecurityHeaders(guarded, policy=POLICY), tally), tally=tally)
+    secured = SecurityHeaders(PasswordIsToken(guarded), policy=POLICY)
+    return ConditionsApp(app=Counting(secured, tally), tally=tally)
+
+
+class PasswordIsToken:
+    """Takes the password of Basic authentication for the token, whoever the user is.
+
+    The reference's client in C++ can send no header of its own, but libcurl makes one of `any:TOKEN@` in its base_url.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on, with the token as everybody else sends it."""
+        if scope["type"] == "http":
+            given = scope["headers"]
+            headers = [(name, _bearer(value) if name == b"authorization" else value) for name, value in given]
+            scope = {**scope, "headers": headers}
+        await self._app(scope, receive, send)
+
+
+def _bearer(authorization: bytes) -> bytes:
+    kind, _, given = authorization.partition(b" ")
+    if kind.lower() != b"basic":
+        return authorization
+    try:
+        password = base64.b64decode(given.strip(), validate=True).partition(b":")[2]
+    except binascii.Error:
+        return authorization  # it is refused as no token
+    return b"Bearer " + password

@@ -26,6 +26,9 @@ READING = frozenset({"GET", "HEAD"})
 
 PARAMETERS = ("gtName", "majorIOV", "minorIOV", "shape")
 
+NEWEST = Key(LARGEST, LARGEST - 1)
+"""The last key that an interval can hold. The one behind it, with which clients ask for the newest, is taken for it."""
+
 FOR_EVER = b"public, max-age=31536000, immutable"
 """Of a frozen tag alone. A locked one may be unlocked and changed, however closed its intervals are."""
 A_SECOND = b"max-age=1"
@@ -144,7 +147,8 @@ def question(query: bytes) -> tuple[str, Key, bool]:
     shape = given.get("shape", "")
     if shape not in ("", "dict"):
         raise ApiError(400, f"{shape[:60]!r} is not known here", "give `dict`, or leave it out", field="shape")
-    return given["gtName"], Key(_number(given, "majorIOV"), _number(given, "minorIOV")), shape == "dict"
+    key = Key(_number(given, "majorIOV"), _number(given, "minorIOV"))
+    return given["gtName"], min(key, NEWEST), shape == "dict"
 
 
 def _number(given: dict[str, str], name: str) -> int:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Path, Request, Response
 from daemon.conditions.contract import each_interval, interval, interval_row
 from daemon.conditions.requests.routes.bulk import read_bulk
 from daemon.conditions.requests.routes.nested import STEP, Nested
-from daemon.conditions.requests.routes.paging import Filter, Listing, Order, Paging, last_without
+from daemon.conditions.requests.routes.paging import Filter, Listing, Order, Paging, is_wanted, last_without
 from daemon.conditions.requests.routes.routing import Context, at, json, new_router
 from schemas.api.conditions import IovAttachment, NewPayloadIov
 from schemas.conditions.intervals import LARGEST, Interval, Key, NewInterval, PayloadList
@@ -104,8 +104,7 @@ def interval_orders(context: Context) -> APIRouter:
         """Attach an interval to a list; see docs/conditions.md for what else changes."""
         if given.global_tag is not None:
             _see_tag(await store.payload_list(given.payload_list), given.global_tag)
-        attached = await store.attach_interval(given.payload_list, given.piov_id)
-        return json(interval(attached))
+        return json(interval(await _attached(context, given.payload_list, given.piov_id)))
 
     @at(routes, "POST", "bulk_piov", "payload-iovs/bulk")
     async def attach_many(request: Request) -> Response:
@@ -165,6 +164,19 @@ async def _page(rows: AsyncIterator[Row], paging: Paging) -> Response:
     return LISTING.cut(LISTING.sorted(found, paging), count, paging)
 
 
+async def _attached(context: Context, name: str, id_: int) -> Interval:
+    """Attach an interval, unless the list has it already: a client that got no answer in time orders the same again."""
+    try:
+        return await context.store.attach_interval(name, id_)
+    except ConditionsRefused as refusal:
+        if refusal.field != "piov_id" or refusal.kind is not RefusalKind.CONFLICT:
+            raise
+        there = await context.store.interval(id_)
+        if there.list != name:
+            raise
+        return there
+
+
 async def _delete(context: Context, tag: str, of_type: str, start: Key, end: Key) -> Response:
     await context.store.remove_interval(tag, of_type, start, end)
     return json({"detail": f"PayloadIOV of {of_type} at {start.major} {start.minor} deleted."})
@@ -188,7 +200,7 @@ async def _rows(context: Context, filters: dict[str, str | None]) -> AsyncIterat
         return
     for owner in owners.values():
         has = {"payload_list": owner.name, "global_tag": owner.tag, "payload_type": owner.type}
-        if all(wanted in (None, has[name]) for name, wanted in filters.items()):
+        if all(is_wanted(has[name], wanted) for name, wanted in filters.items()):
             for each in each_interval(await context.store.timeline(owner.name), owner.name):
                 yield each, owner
             await asyncio.sleep(0)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Response
 
 from daemon.conditions.contract import flat_rows, list_head, list_row, payload_type
 from daemon.conditions.requests.routes.nested import Nested
-from daemon.conditions.requests.routes.paging import Filter, Listing, Paging, last_without
+from daemon.conditions.requests.routes.paging import Filter, Listing, Paging, is_wanted, last_without
 from daemon.conditions.requests.routes.routing import Context, at, json, new_router
 from schemas.api.conditions import ListAttachment, NewList, NewType
 from schemas.conditions.intervals import PayloadList, PayloadType
@@ -54,8 +54,8 @@ def list_routes(context: Context, nested: Nested) -> APIRouter:
         if paging.page is None:
             paging.only_with_page(global_tag=global_tag, payload_type=payload_type)
             return await nested.answer(nested.lists(found))
-        chosen = [each for each in found if global_tag in (None, each.tag) and payload_type in (None, each.type)]
-        return LISTS.answer(chosen, paging)
+        of_tag = (each for each in found if is_wanted(each.tag, global_tag))
+        return LISTS.answer((each for each in of_tag if is_wanted(each.type, payload_type)), paging)
 
     @at(routes, "GET", "pl/{number}", "payload-lists/{number}")
     async def list_by_id(number: int) -> Response:

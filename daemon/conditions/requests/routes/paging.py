@@ -20,7 +20,9 @@ class Order(StrEnum):
     DESCENDING = "desc"
 
 
-Filter = Annotated[str | None, Query(description="Only rows with just this name.")]
+Filter = Annotated[str | None, Query(description="Only rows with just this name; any, where it is empty.")]
+
+PAGE_SIZE = 25
 
 
 @dataclass(kw_only=True)
@@ -30,7 +32,7 @@ class Paging:
     page: Annotated[
         int | None, Query(ge=1, le=10**9, description="Number of the page, from 1; without it the whole list is given.")
     ] = None
-    page_size: Annotated[int, Query(ge=1, le=1000, description="Rows of a page.")] = 25
+    page_size: Annotated[int, Query(ge=1, le=1000, description="Rows of a page.")] = PAGE_SIZE
     search: Annotated[
         str | None, Query(description="Only rows with this text in one of their names, whatever its case.")
     ] = None
@@ -55,12 +57,20 @@ class Paging:
         Raises:
             ApiError: it would, because there is no page.
         """
-        for name, value in {"search": self.search, "sort": self.sort, **filters}.items():
+        page_size = None if self.page_size == PAGE_SIZE else self.page_size
+        order = None if self.order is Order.ASCENDING else self.order
+        given = {"page_size": page_size, "search": self.search, "sort": self.sort, "order": order, **filters}
+        for name, value in given.items():
             if value is not None:
                 raise ApiError(400, "a list without `page` is given whole", "give `page=1`, too", field=name)
 
 
 T = TypeVar("T")
+
+
+def is_wanted(name: str | None, wanted: str | None) -> bool:
+    """Whether a filter lets a row with this name through."""
+    return not wanted or name == wanted
 
 
 def last_without(name: str | None) -> tuple[bool, str]:
@@ -87,14 +97,15 @@ class Listing(Generic[T]):
         Raises:
             ApiError: there is no such field.
         """
-        by = self.default if sort is None else sort
+        by = sort or self.default
         if by not in self.sorts:
             raise ApiError(400, f"{by[:60]!r} is no field to sort by", suggestion(by, self.sorts), field="sort")
         return self.sorts[by]
 
     def has(self, each: T, search: str | None) -> bool:
         """Whether a row is searched for."""
-        return not search or any(text and search.lower() in text.lower() for text in self.texts(each))
+        wanted = (search or "").strip().lower()
+        return not wanted or any(text and wanted in text.lower() for text in self.texts(each))
 
     def sorted(self, found: Iterable[T], paging: Paging) -> list[T]:
         """Rows in the order that is asked for; those that are alike in it by ascending id."""

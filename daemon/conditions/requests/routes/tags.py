@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from daemon.conditions.contract import changed_tag, created_tag, status, tag_row
 from daemon.conditions.requests.routes.nested import Nested
-from daemon.conditions.requests.routes.paging import Listing, Paging, last_without
+from daemon.conditions.requests.routes.paging import Listing, Paging, is_wanted, last_without
 from daemon.conditions.requests.routes.routing import Context, at, json, new_router
 from daemon.web.errors import ApiError
 from schemas.api.conditions import Name, NewStatus, NewTag
@@ -46,13 +46,15 @@ def tag_routes(context: Context, nested: Nested) -> APIRouter:
     @at(routes, "GET", "globalTags", "global-tags")
     async def tags(
         paging: Annotated[Paging, Depends()],
-        status: Annotated[TagStatus | None, Query(description="Only tags of this status.")] = None,
+        status: Annotated[str | None, Query(description="Only tags of this status; of any, where it is empty.")] = None,
     ) -> Response:
-        """A page of tags; the whole list, which is what clients ask for, is answered in `requests.hot`."""
+        """A page of tags; the whole list without parameters, which clients ask for, is answered in `requests.hot`."""
+        found = await store.tags()
         if paging.page is None:
             paging.only_with_page(status=status)
-        found = [each for each in await store.tags() if status in (None, each.status)]
-        return LISTING.answer(found, paging)
+            return json([tag_row(each) for each in found])
+        wanted = _status(status) if status else None
+        return LISTING.answer((each for each in found if is_wanted(each.status, wanted)), paging)
 
     @at(routes, "GET", "gt")
     async def nested_tags() -> Response:

@@ -13,6 +13,7 @@ from backends.memory.conditions import MemoryConditionsStore
 from daemon.conditions.requests.routes import nested
 from schemas.conditions.intervals import LARGEST
 from tests.support.conditions_server import PREFIX, TOKEN, Served, fill, served
+from tests.support.listening import eventually
 
 Part = Callable[[Served], Awaitable[None]]
 """A test of the contract, which other stores have to pass, too."""
@@ -244,10 +245,35 @@ async def test_pages_are_searched_sorted_and_cut(api: Served) -> None:
         ("pt?page=one", "page"),
         ("pt?search=x", "search"),
         ("globalTags?search=x", "search"),
+        ("globalTags?page=1&status=lost", "status"),
+        ("globalTags?page_size=1", "page_size"),
+        ("pt?page_size=1", "page_size"),
+        ("pl?order=desc", "order"),
         ("piov?page=1&colour=red", "colour"),
     ):
         refused = await ask(api, "GET", path, status=400)
         assert refused["field"] == field, refused
+
+
+async def test_what_is_empty_in_a_query_counts_as_not_given(api: Served) -> None:
+    lists = await a_tag(api, types=("Alpha", "Beta"))
+    await attach(api, lists["Alpha"], "a", 1, 0)
+    for path, filters in (
+        ("globalTags", "status="),
+        ("pt", ""),
+        ("pl", "global_tag=&payload_type="),
+        ("piov", "global_tag=&payload_type=&payload_list="),
+    ):
+        every = await ask(api, "GET", f"{path}?page=1")
+        assert every["count"]
+        assert await ask(api, "GET", f"{path}?page=1&sort=&search=&{filters}") == every
+        assert await ask(api, "GET", f"{path}?page=1&search=%20%20") == every
+        whole = await ask(api, "GET", path)
+        assert [each["name"] if path != "piov" else each["payload_url"] for each in whole]
+        assert await ask(api, "GET", f"{path}?order=asc&page_size=25") == whole
+    for path in ("pl", "piov"):
+        found = await ask(api, "GET", f"{path}?page=1&global_tag=&payload_type=Alpha&search=%20A%20")
+        assert found["count"] == 1
 
 
 async def test_pages_are_sorted_by_every_field_of_the_reference(api: Served) -> None:
@@ -547,6 +573,56 @@ async def test_orders_need_the_token_and_reading_on_loopback_does_not(api: Serve
         plain = {"authorization": ""}
         assert (await guarded.client.get("globalTags", headers=plain)).status_code == 401
         assert (await guarded.client.get("globalTags", headers={"authorization": f"Bearer {TOKEN}"})).json() == []
+
+
+async def test_the_password_of_an_address_is_the_token(api: Served) -> None:
+    # Of all headers the reference's client in C++ sends only what libcurl makes of `user:password@` in its base_url.
+    made = {"name": "physics", "status": "unlocked", "author": "jane"}
+    async with httpx.AsyncClient(base_url=f"{api.url}/api/cdb_rest/", trust_env=False, timeout=60) as client:
+        for wrong in (("anyone", "guess"), (TOKEN, ""), ("", "")):
+            refused = await client.post("gt", json=made, auth=wrong)
+            assert (refused.status_code, "token" in refused.json()["detail"]) == (401, True)
+        for given in ("Basic", "Basic !", "Basic Og", "Basic /w==", "Basic ä".encode("latin-1")):
+            refused = await client.post("gt", json=made, headers={"authorization": given})
+            assert (refused.status_code, "token" in refused.json()["detail"]) == (401, True)
+        assert (await client.post("gt", json=made, auth=("anyone", TOKEN))).json()["name"] == "physics"
+        assert (await client.delete("deleteGlobalTag/physics", auth=("", TOKEN))).status_code == 200
+
+
+async def test_the_largest_key_finds_what_is_open(api: Served) -> None:
+    # Clients ask with it for the newest; the reference has no key at which something open is not valid.
+    lists = await a_tag(api, types=("Beam", "Dump"))
+    await attach(api, lists["Beam"], "open", 1, 0)
+    await attach(api, lists["Dump"], "over", 1, 0, LARGEST, LARGEST - 1)
+    for status in ("unlocked", "locked", "frozen"):
+        await ask(api, "POST", f"cloneGlobalTag/physics/{status}")
+        await ask(api, "PUT", f"gt_change_status/{status}/{status}")
+        for _ in range(2):  # from the database, and then from memory
+            for key in ((LARGEST, LARGEST - 1), (LARGEST, LARGEST)):
+                (row,) = await ask(api, "GET", query(status, *key))
+                assert row == ["Beam", "open", "sum of open", None, 1, 0, LARGEST, LARGEST, None]
+            await eventually(lambda: status == "unlocked" or api.reads.tags.get(status) is not None)  # noqa: B023
+
+
+async def test_an_interval_that_its_list_has_is_attached_again(api: Served) -> None:
+    # A client that a proxy has answered with 504 does not know what became of its order, and gives it again.
+    lists = await a_tag(api)
+    made = await attach(api, lists["Beam"], "first", 1, 0)
+    order = {"payload_list": lists["Beam"], "piov_id": made["id"]}
+    assert await ask(api, "PUT", "piov_attach", order) == made
+    second = await attach(api, lists["Beam"], "second", 5, 0)
+    trimmed = await ask(api, "PUT", "piov_attach", order)
+    assert trimmed == made | {"major_iov_end": 5, "minor_iov_end": 0}
+    await ask(api, "PUT", "gt_change_status/physics/locked")
+    again = {"payload_list": lists["Beam"], "piov_id": second["id"]}
+    assert await ask(api, "PUT", "piov_attach", again) == second
+    other = (await ask(api, "POST", "pl", {"payload_type": "Beam"}))["name"]
+    refused = await ask(api, "PUT", "piov_attach", order | {"payload_list": other}, status=409)
+    assert refused["field"] == "piov_id"
+    assert [row[1] for row in await ask(api, "GET", f"payload-lists/by-name/{lists['Beam']}/intervals")] == [
+        "first",
+        "second",
+    ]
 
 
 async def half_an_answer(api: Served) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
