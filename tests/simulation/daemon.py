@@ -70,7 +70,7 @@ def patched(loop: VirtualLoop, rng: random.Random) -> contextlib.ExitStack:
     stack = contextlib.ExitStack()
     for module in CLOCKED:
         stack.enter_context(mock.patch.object(module, "time", VirtualTime(loop)))
-    stack.enter_context(mock.patch.object(announcements_module, "monotonic_ns", lambda: loop.now_ns))
+    stack.enter_context(mock.patch.object(announcements_module, "monotonic_ns", VirtualTime(loop).monotonic_ns))
     stack.enter_context(mock.patch.object(backoff_module, "random", rng))
     stack.enter_context(mock.patch.object(gather_module, "BUFFER", 2 * gather_module.READ_MOST))
     return stack
