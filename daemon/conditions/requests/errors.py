@@ -17,6 +17,7 @@ from backends.base import BatchRejected, StoreBusy, StoreError, StoreUnavailable
 from daemon.web.access import OPEN
 from daemon.web.errors import DOCS, ApiError, defect, http_problem, invalid_request
 from schemas.api.problem import Problem
+from schemas.checking.problems import printable
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ def _of_store(error: StoreError) -> tuple[int, bytes, dict[str, str]]:
 
 
 def _body(problem: Problem, *, is_name: bool = False) -> bytes:
-    line = str(problem).replace(DOCS, "see docs/conditions.md")
+    line = printable(str(problem)).replace(DOCS, "see docs/conditions.md")
     found: dict[str, object] = {"name": [line]} if is_name else {}
     field = {} if problem.field is None else {"field": problem.field}
     return orjson.dumps(found | {"detail": line} | field)

@@ -604,6 +604,13 @@ async def test_the_largest_key_finds_what_is_open(api: Served) -> None:
             await eventually(lambda: status == "unlocked" or api.reads.tags.get(status) is not None)  # noqa: B023
 
 
+@pytest.mark.parametrize("path", ["globalTag/{}", "payload-lists/by-name/{}", "pt?{}=1", "globalTags?page=1&status={}"])
+async def test_an_error_is_one_line_whatever_is_asked(api: Served, path: str) -> None:
+    answer = await api.client.get(path.format("a%0d%0ab%E2%80%A8"))
+    assert answer.status_code in (400, 404)
+    assert len(answer.json()["detail"].splitlines()) == 1
+
+
 async def test_an_interval_that_its_list_has_is_attached_again(api: Served) -> None:
     # A client that a proxy has answered with 504 does not know what became of its order, and gives it again.
     lists = await a_tag(api)
