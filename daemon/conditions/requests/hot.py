@@ -59,7 +59,8 @@ class HotRoutes:
         elif scope["path"] in TAGS and not scope["query_string"] and scope["method"] in READING:
             await self._answered(scope, send, self._tags)
         elif scope["method"] in READING:
-            await self._app(scope, receive, send)
+            # The framework knows no HEAD; the server leaves out the body.
+            await self._app({**scope, "method": "GET"}, receive, send)
         else:
             await self._app(scope, receive, self._after_order(send))
 

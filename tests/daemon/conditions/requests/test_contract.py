@@ -604,6 +604,20 @@ async def test_the_largest_key_finds_what_is_open(api: Served) -> None:
             await eventually(lambda: status == "unlocked" or api.reads.tags.get(status) is not None)  # noqa: B023
 
 
+async def test_every_answer_can_be_asked_for_without_its_body(api: Served) -> None:
+    lists = await a_tag(api)
+    made = await attach(api, lists["Beam"], "a", 1, 0)
+    for path in (
+        *("globalTags", "globalTags?page=1", "gt", "gt/1", "globalTag/physics", "gtPayloadLists/physics"),
+        *("gtstatus", "pt", "pl", "pl/1", f"payload-lists/by-name/{lists['Beam']}", "piov", f"piov/{made['id']}"),
+        *(query("physics", 1, 0), "globalTag/nobody", "pt?colour=red"),
+    ):
+        head, whole = await api.client.head(path), await api.client.get(path)
+        assert (head.status_code, head.content) == (whole.status_code, b""), path
+        assert head.headers["content-type"] == "application/json"
+    assert (await api.client.head("pl_attach")).status_code == 405
+
+
 @pytest.mark.parametrize("path", ["globalTag/{}", "payload-lists/by-name/{}", "pt?{}=1", "globalTags?page=1&status={}"])
 async def test_an_error_is_one_line_whatever_is_asked(api: Served, path: str) -> None:
     answer = await api.client.get(path.format("a%0d%0ab%E2%80%A8"))
