@@ -215,15 +215,18 @@ def is_to_place(waiting: Waiting) -> bool:
     return waiting.told is not None or bool(to_place(waiting.block).any())
 
 
-def apart(blocks: list[Waiting]) -> list[list[Waiting]]:
-    """Blocks to commit together: at most so many where the ledger has to be asked."""
+def apart(blocks: list[Waiting], is_in_part: Callable[[Waiting], bool]) -> list[list[Waiting]]:
+    """Blocks to commit together: at most so many where the ledger has to be asked.
+
+    is_in_part: whether the database gets a block in part alone: what is placed is placed by what it has behind that.
+    """
     parts: list[list[Waiting]] = [[]]
     asks, readings = False, 0
     for waiting in blocks:
         more = int(np.count_nonzero(to_place(waiting.block)))
         is_asked = bool(more) or waiting.told is not None
         is_full = len(parts[-1]) >= BLOCKS_TOGETHER or readings + more > READINGS_TOGETHER
-        if parts[-1] and is_full and (asks or is_asked):
+        if parts[-1] and (is_full and (asks or is_asked) or is_asked and any(map(is_in_part, parts[-1]))):
             parts, asks, readings = [*parts, []], False, 0
         asks |= is_asked
         readings += more

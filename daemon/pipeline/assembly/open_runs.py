@@ -199,6 +199,8 @@ class OpenRuns:
         assert number not in {each.run for each in self if each is not run}, "of a number there is one run"
         if run is None:
             run = OpenRun.of(self._group, self._window, run=number, epoch=epoch)
+        if number <= self._highest:
+            run.window.note_earlier()
         if epoch in self._rows:
             rows, left = self._rows.pop(epoch)
             run.recall(rows)

@@ -45,6 +45,7 @@ class Window:
         self._in_gap = np.zeros(size, bool)  # opened, and not counted as skipped
         self._highest: int | None = None
         self._counted_from = NO_TRIGGER  # of the numbers up to this one none is counted as skipped
+        self._has_earlier = False
         self._fewer_skipped = 0
         self._filled: dict[int, None] = {}  # numbers that were placed elsewhere
         self._closed: tuple[Array, Array, float] | None = None  # what `_line` says, until that changes
@@ -116,6 +117,10 @@ class Window:
             if len(self._filled) > self.size:
                 del self._filled[next(iter(self._filled))]
 
+    def note_earlier(self) -> None:
+        """See that the run has triggers that are not known here."""
+        self._has_earlier = True
+
     def take_fewer_skipped(self) -> int:
         """By how many fewer numbers were skipped than `skipped` said since this was asked last."""
         fewer, self._fewer_skipped = self._fewer_skipped, 0
@@ -125,7 +130,8 @@ class Window:
         """Count the numbers right below these triggers, ascending, which close now, of which nothing has come.
 
         Returns int64, shape (n,), and the sum of those that are news. Where a newer one is in the place of the number
-        below, that may have come: 1, which is not counted.
+        below, that may have come, and so may numbers below the first of a run that was there earlier: 1, which is not
+        counted.
         """
         below = triggers - 1
         there = self._trigger[below & self._mask]
@@ -135,7 +141,7 @@ class Window:
             return skipped, 0
         numbers = np.sort(self._trigger)
         before = numbers[np.searchsorted(numbers, triggers[unknown]) - 1]
-        skipped[unknown] = np.where(before == NO_TRIGGER, 0, below[unknown] - before)
+        skipped[unknown] = np.where(before == NO_TRIGGER, self._has_earlier, below[unknown] - before)
         counted = np.minimum(skipped, below - self._counted_from)[unknown & ~self._in_gap[triggers & self._mask]]
         return skipped, int(np.maximum(counted, 0).sum())
 
@@ -150,6 +156,7 @@ class Window:
     def recall(self, ledger: Array) -> None:
         """These triggers, ascending, were closed by an earlier process."""
         self.close(ledger)
+        self.note_earlier()
         self._highest = self._counted_from = int(ledger["trigger"][-1])
 
     def rows(self) -> Array:

@@ -175,7 +175,7 @@ class Committer:
             self._letters.begin()
             try:
                 async with self._writing:
-                    for together in apart([self._believed(waiting) for waiting in blocks]):
+                    for together in apart([self._believed(waiting) for waiting in blocks], self._is_in_part):
                         await self._commit(await self._placed(together))
             except Discarded:
                 pass  # the backlog hands out what of these blocks is not settled
@@ -383,6 +383,9 @@ class Committer:
         if not may_lack or not len(waiting.block.revised) or self._group.reports:
             return waiting
         return replace(waiting, block=late_to_place(waiting.block), told=waiting.block.revised)
+
+    def _is_in_part(self, waiting: Waiting) -> bool:
+        return self._dead_letters.has_part(waiting.number)
 
     async def _placed(self, blocks: list[Waiting]) -> list[Waiting]:
         """Place what the ledger of the database can place; keep the rest of what is aside as dead letters."""

@@ -211,7 +211,7 @@ class DeadLetters:
 
     def concerns(self, number: int, block: ClosedBlock) -> bool:
         """Whether a block has to be taken apart before it is committed: it, or what it revises, is in part rejected."""
-        if any(run != ASIDE for run, _ in self.of_block(number)):
+        if self.has_part(number):
             return True
         return bool(self._index.of_key) and any(key in self._index.of_key for key in revised_keys(block))
 
@@ -219,6 +219,10 @@ class DeadLetters:
         """Whether readings may have been discarded that revised ledger rows of a block count."""
         newest = self._index.newest_discarded
         return bool(newest) and any(trigger <= newest.get(run, 0) for run, trigger in revised_keys(block))
+
+    def has_part(self, number: int) -> bool:
+        """Whether a part of a block was kept that the database would get, whatever became of it since."""
+        return any(run != ASIDE for run, _ in self.of_block(number))
 
     def of_block(self, number: int) -> set[Key]:
         """The keys of what was kept of a block, whatever became of it since."""
