@@ -226,7 +226,8 @@ def apart(blocks: list[Waiting], is_in_part: Callable[[Waiting], bool]) -> list[
         more = int(np.count_nonzero(to_place(waiting.block)))
         is_asked = bool(more) or waiting.told is not None
         is_full = len(parts[-1]) >= BLOCKS_TOGETHER or readings + more > READINGS_TOGETHER
-        if parts[-1] and (is_full and (asks or is_asked) or is_asked and any(map(is_in_part, parts[-1]))):
+        is_behind_part = is_asked and any(map(is_in_part, parts[-1]))
+        if parts[-1] and (is_behind_part or (is_full and (asks or is_asked))):
             parts, asks, readings = [*parts, []], False, 0
         asks |= is_asked
         readings += more
