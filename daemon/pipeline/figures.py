@@ -28,7 +28,7 @@ class PipelineFigures:
     recovered: what the journal held at the start and the database lacked.
     waiting: closed and not committed yet, in memory or in the journal alone.
     memory_bytes, journal_bytes: what that takes. room_bytes: what is still free of the place where triggers wait.
-    bytes_a_reading: what one takes there; 0 before the first.
+    put_bytes: what all that was put there took.
     is_full: whether senders are held back.
     journal_problem: why the journal takes nothing.
     committed: counts of the committer. committed_ns: when it committed last (CLOCK_MONOTONIC); 0 for never.
@@ -57,7 +57,7 @@ class PipelineFigures:
     memory_bytes: int
     journal_bytes: int
     room_bytes: int
-    bytes_a_reading: float
+    put_bytes: int
     is_full: bool
     journal_problem: str | None
     committed: CommitCounts
@@ -151,7 +151,7 @@ def figures_of(
         memory_bytes=backlog.memory_bytes,
         journal_bytes=backlog.journal_bytes,
         room_bytes=backlog.room_bytes,
-        bytes_a_reading=backlog.bytes_a_reading,
+        put_bytes=backlog.put_bytes,
         is_full=backlog.is_full,
         journal_problem=backlog.problem,
         committed=replace(committer.counts),

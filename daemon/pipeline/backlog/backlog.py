@@ -77,7 +77,7 @@ class Backlog:
         self._acknowledged = acknowledged
         self.memory_bytes = 0
         self.journal_bytes = 0 if self._journal is None else self._journal.state.nbytes
-        self.bytes_a_reading = 0.0
+        self.put_bytes = 0
         self.lost = Amount()
         self._journal_room = 0 if self._journal is None else self._journal.state.room
         self.is_full = False
@@ -205,7 +205,7 @@ class Backlog:
             else:
                 self._remember(self._last, block, state, now_ns)
         if blocks:
-            self._weigh(blocks)
+            self.put_bytes += sum(block.nbytes for block in blocks)
             self._look()
 
     def drop_others(self) -> None:
@@ -358,12 +358,6 @@ class Backlog:
         if self.is_held_here_alone and held_s <= within_s and await has(self._settled):
             return 0
         return journal.unwritten_readings(self._settled)
-
-    def _weigh(self, blocks: Sequence[ClosedBlock]) -> None:
-        readings = sum(readings_in(block) for block in blocks)
-        if readings:
-            # Of those that came last: what one weighs depends on how many are missing from their triggers.
-            self.bytes_a_reading = sum(block.nbytes for block in blocks) / readings
 
     def _remember(self, number: int, block: ClosedBlock, state: DurableState, put_ns: int | None) -> None:
         self._loaded_state = state

@@ -1,22 +1,20 @@
 """The outlook: how long an outage of the database may still last, when one is made up for, and when a disk is full.
 
-All are computed with the rates of now, and are None where these tell nothing.
+All are computed with means, never with one sample, and are None where these tell nothing.
 """
 
 AT_ONCE_S = 1.0
 """What comes in during this time may wait without anybody being behind."""
 
 
-def full_in_s(room_bytes: float, bytes_each: float, receive_rate: float) -> float | None:
+def full_in_s(room_bytes: float, growth: float) -> float | None:
     """Time until no more has room, in s, if the database took nothing from now on; None while nothing comes in.
 
     Args:
         room_bytes: where closed triggers wait, what is still free of it.
-        bytes_each: what a reading takes there.
-        receive_rate: readings a second.
+        growth: what is put there, in bytes a second.
     """
-    grows = bytes_each * receive_rate
-    return max(0.0, room_bytes) / grows if grows > 0 else None
+    return max(0.0, room_bytes) / growth if growth > 0 else None
 
 
 def full_in_days(free_bytes: int, bytes_a_day: float | None) -> float | None:

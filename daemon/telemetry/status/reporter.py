@@ -84,15 +84,20 @@ class WorkloadsStatus:
 
 
 class GroupRates(NamedTuple):
-    """Of one group, a second, lately: triggers closed and committed, readings received and committed."""
+    """Of one group, a second, lately: triggers closed and committed, readings received and committed.
+
+    put_bytes: what was put where triggers wait, the mean of a minute.
+    """
 
     closed_triggers: float
     committed_triggers: float
     received: float
     committed: float
+    put_bytes: float
 
 
-NO_RATES = GroupRates(0.0, 0.0, 0.0, 0.0)
+MINUTE_NS = 60_000_000_000
+NO_RATES = GroupRates(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 class Reporter:
@@ -144,6 +149,7 @@ class Reporter:
         self._started_ns = monotonic_ns()
         self._sequence = 0
         self._rates: dict[str, Rates] = {}
+        self._growths: dict[str, Rates] = {}
         self._current: dict[str, GroupRates] = {}
         self._process = psutil.Process()
         self._process.cpu_percent()
@@ -191,6 +197,7 @@ class Reporter:
         figures = pipeline.figures()
         assembled, committed = figures.assembled, figures.committed
         rates = self._rates.setdefault(pipeline.group.name, Rates())
+        growth = self._growths.setdefault(pipeline.group.name, Rates(over_ns=MINUTE_NS, most_ns=MINUTE_NS, enough=0))
         return GroupRates(
             *rates.sample(
                 moment,
@@ -198,7 +205,8 @@ class Reporter:
                 committed.triggers,
                 assembled.received,
                 committed.readings,
-            )
+            ),
+            *growth.sample(moment, figures.put_bytes),
         )
 
     def _growth_here(self) -> float | None:
@@ -301,7 +309,7 @@ class Reporter:
             journal_problem=figures.journal_problem,
             backlog_mib=figures.memory_bytes / 2**20,
             backpressure=figures.is_full,
-            full_in_s=full_in_s(figures.room_bytes, figures.bytes_a_reading, rates.received),
+            full_in_s=full_in_s(figures.room_bytes, rates.put_bytes),
             drained_in_s=drained_in_s(figures.waiting.readings, rates.received, rates.committed),
         )
 

@@ -10,7 +10,7 @@ from backends.memory.store import MemoryStore
 from daemon.pipeline.assembly import Origin
 from daemon.pipeline.dead_letters.at_start import read_newest
 from daemon.pipeline.pipeline import Pipeline
-from daemon.telemetry.status.reporter import GroupRates, _readings
+from daemon.telemetry.status.reporter import NO_RATES, _readings
 from schemas.batch import Batch
 from schemas.queries import Totals
 from schemas.readings import Array, join
@@ -175,7 +175,7 @@ async def test_what_a_later_start_sets_aside_is_counted(tmp_path: Path) -> None:
     store.fail_with(None)
     async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
         await eventually(lambda: not pipeline.figures().waiting.blocks)
-        readings = _readings(pipeline.figures(), GroupRates(0, 0, 0, 0))
+        readings = _readings(pipeline.figures(), NO_RATES)
         assert (readings.recovered, readings.aside, readings.unaccounted) == (10, {"older": 10}, 0)
         assert letters(pipeline) == {int(AsideReason.DROPPED): 10}
 

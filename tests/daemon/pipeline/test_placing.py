@@ -13,7 +13,7 @@ from daemon.pipeline.assembly import Assembly, Origin, Runs
 from daemon.pipeline.dead_letters.at_start import read_newest
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.placing import place, with_counts, with_letters, with_rows_of
-from daemon.telemetry.status.reporter import GroupRates, _readings
+from daemon.telemetry.status.reporter import NO_RATES, _readings
 from schemas.batch import JournalPosition, Stream
 from schemas.ledger import ledger_dtype, missing_instruments
 from schemas.queries import SkippedTriggers
@@ -182,7 +182,7 @@ async def test_what_cannot_be_placed_is_a_dead_letter_once() -> None:
 
 
 def unaccounted(pipeline: Pipeline) -> int:
-    return _readings(pipeline.figures(), GroupRates(0, 0, 0, 0)).unaccounted
+    return _readings(pipeline.figures(), NO_RATES).unaccounted
 
 
 def lose_everything(store: MemoryStore) -> None:
