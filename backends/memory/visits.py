@@ -54,6 +54,11 @@ class MemoryVisitStore:
             self._schema.settings = settings_of(self._settings)
         check_settings(self._schema.settings, self._settings)
 
+    async def check(self) -> None:
+        """Check the settings that are there."""
+        if self._schema.settings is not None:
+            check_settings(self._schema.settings, self._settings)
+
     async def connect(self) -> None:
         """See that `create` was called."""
         if self._schema.settings is None:

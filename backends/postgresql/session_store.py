@@ -5,14 +5,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
-import asyncpg
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from backends.base import StoreError
 from backends.postgresql.protocol.connection import Connection, target_of
 from backends.postgresql.protocol.sql import DIALECT, create_schema, quoted
-from backends.postgresql.schema.create import LOCK_TIMEOUT, SEEN, check_rights, check_version, lock_schema
+from backends.postgresql.schema.create import (
+    LOCK_TIMEOUT,
+    SEEN,
+    check_rights,
+    check_version,
+    lock_schema,
+    see_may_create,
+)
 from backends.postgresql.server.connecting import connect, milliseconds, see_no_pooler
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.postgresql.server.errors import translated
@@ -103,31 +108,18 @@ class PostgresqlSessionStore(SqlSessionStore[S]):
             rights = [(quoted(self._schema, table.name), TO_CHANGE) for table in self._all_tables()]
             await check_rights(connection, rights, f"{self._target}: user {seen['name']!r}")
         else:
-            self._see_may_create(seen)
-            await connection.execute(";".join(self._statements()))
+            see_may_create(seen, self._schema, self.what, self._target)
+            await connection.execute(";".join(self._statements(with_schema=not seen["is_there"])))
 
     async def drop(self) -> None:
         """Remove the schema with everything in it."""
         async with self._connected() as session:
             await session.run(f"DROP SCHEMA IF EXISTS {quoted(self._schema)} CASCADE")
 
-    def _statements(self) -> list[str]:
+    def _statements(self, *, with_schema: bool) -> list[str]:
         tables = [text for table in self._all_tables() for text in create_table(table)]
-        return [create_schema(self._schema, if_missing=True), *tables, *self._beside_tables()]
-
-    def _see_may_create(self, seen: asyncpg.Record) -> None:
-        if not seen["is_there"] and not seen["may_create_schema"]:
-            raise StoreError(
-                f"{self._target}: user {seen['name']!r} may not create schema {self._schema!r} in database"
-                f" {seen['database']!r}; let an administrator run CREATE SCHEMA {quoted(self._schema)}"
-                f" AUTHORIZATION {quoted(seen['name'])}"
-            )
-        if seen["is_there"] and not (seen["may_use"] and seen["may_create"]):
-            name = quoted(seen["name"])
-            raise StoreError(
-                f"{self._target}: user {seen['name']!r} may not use, or create tables in, schema {self._schema!r} of"
-                f" {self.what}; let an administrator run GRANT USAGE, CREATE ON SCHEMA {quoted(self._schema)} TO {name}"
-            )
+        # Where it is there, the right to create one is not needed, and IF NOT EXISTS asks for it all the same.
+        return [*([create_schema(self._schema)] if with_schema else []), *tables, *self._beside_tables()]
 
     async def _connect(self) -> S:
         with translated(self._target):

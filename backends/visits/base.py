@@ -80,6 +80,9 @@ class VisitStore(Protocol):
             SchemaMismatch: they are of another survey, index mode or scale; the message names the setting that differs.
         """
 
+    async def check(self) -> None:
+        """See that `create` would do, and change nothing; raises what it would."""
+
     async def connect(self) -> None:
         """Connect, if that is not so already; the tables are there."""
 

@@ -70,6 +70,9 @@ WRONG_POSTGRESQL = {
     "enable_partition_pruning": "off",
     "synchronous_commit": "off",
     "session_replication_role": "replica",
+    "restrict_nonsystem_relation_kind": "view, foreign-table",
+    "default_tablespace": "pg_global",
+    "exit_on_error": "on",
 }
 WRONG_MARIADB = {
     "autocommit": "0",

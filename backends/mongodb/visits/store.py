@@ -75,9 +75,7 @@ class MongodbVisitStore(SessionVisitStore[Session]):
         """Create the collections or check them; the settings go first, so that what a crash leaves is known as ours."""
         with login_refused():
             async with self._session() as session:
-                with pymongo.timeout(self._timeout_s):
-                    await check_rights(session.database, self._target)
-                await self._see_free(session)
+                await self._see_usable(session)
                 settings = {"_id": SETTINGS, "settings": settings_of(self._visits)}
                 await session.insert_objects(SETTINGS, [settings])
                 stored = await session.first(SETTINGS, {"_id": SETTINGS}, [])
@@ -87,6 +85,15 @@ class MongodbVisitStore(SessionVisitStore[Session]):
                 await session.index(VISITS, ("time_ns",))
                 await session.index(STEPS, ("visit",))
                 await self._tables.create(session)
+
+    async def check(self) -> None:
+        """Look at the rights, and at what is there."""
+        with login_refused():
+            async with self._session() as session:
+                await self._see_usable(session)
+                if SETTINGS in await session.names():
+                    stored = await session.first(SETTINGS, {"_id": SETTINGS}, [])
+                    check_settings(stored["settings"] if stored else "{}", self._visits)
 
     async def close(self) -> None:
         """Give back the connection."""
@@ -186,12 +193,18 @@ class MongodbVisitStore(SessionVisitStore[Session]):
         found = await session.find(VISITS, {"_id": {"$gte": Int64(visit - 1), "$lte": Int64(visit)}}, {"_id": 1})
         return {int(each["_id"]) for each in found}
 
-    async def _see_free(self, session: Session) -> None:
-        """See that a database has nothing, or visits.
+    async def _see_usable(self, session: Session) -> None:
+        """See that the login has its rights, and a database has nothing, or visits.
 
         Raises:
+            StoreError: a right is lacking.
             SchemaMismatch: it has something else.
         """
+        with pymongo.timeout(self._timeout_s):
+            await check_rights(session.database, self._target)
+        await self._see_free(session)
+
+    async def _see_free(self, session: Session) -> None:
         there = await session.names()
         if there and SETTINGS not in there:
             raise SchemaMismatch(

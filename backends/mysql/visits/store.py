@@ -10,6 +10,7 @@ from pymysql.err import IntegrityError, MySQLError
 
 from backends.base import ReadOnly, StoreError, StoreUnavailable
 from backends.mysql.protocol.sql import literal, quoted
+from backends.mysql.schema.create import NEEDED, check_rights
 from backends.mysql.server.address import address_of
 from backends.mysql.server.errors import login_refused, number_of, taken_too_long, translated
 from backends.mysql.server.locks import release, take
@@ -98,9 +99,7 @@ class MysqlVisitStore(SessionVisitStore[Session]):
         """Create the database and the tables of the index mode, or check those that are there."""
         with login_refused():
             async with self._session() as session, self._alone(session):
-                stored = await self._settings(session)
-                if stored is not None:
-                    check_settings(stored, self._visits)
+                if await self._are_there(session):
                     if self._partitioned:
                         await session.run(create_compactions(self._schema))
                     return
@@ -113,6 +112,21 @@ class MysqlVisitStore(SessionVisitStore[Session]):
                 # Last of all: a create that was cut short finds its tables again, and goes on.
                 settings = literal(settings_of(self._visits))
                 await session.run(f"INSERT INTO {self._name('VisitSettings')} VALUES (1, {settings})")
+
+    async def check(self) -> None:
+        """Look at the settings that are there, and at the rights."""
+        with login_refused():
+            async with self._session() as session:
+                await self._are_there(session)
+
+    async def _are_there(self, session: Session) -> bool:
+        """Return whether all tables are there, as the settings have them, and the login has the rights it needs."""
+        of_partitions = ("CREATE VIEW", "ALTER", "DROP") if self._partitioned else ()
+        await check_rights(session.connection, self._schema, (*NEEDED, "CREATE", *of_partitions))
+        stored = await self._settings(session)
+        if stored is not None:
+            check_settings(stored, self._visits)
+        return stored is not None
 
     async def connect(self) -> None:
         """Connect, if that is not so already."""

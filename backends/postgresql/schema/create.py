@@ -168,6 +168,31 @@ async def check_rights(connection: asyncpg.Connection, rights: Iterable[tuple[st
             raise StoreError(f"{user} lacks the right to {', '.join(lacking)} on {table}; {_MEND}")
 
 
+def see_may_create(seen: asyncpg.Record, schema: str, what: str, target: str) -> None:
+    """See that a login may create a schema, or tables in the one that is there.
+
+    Args:
+        seen: the answer to SEEN.
+        schema: its name.
+        what: would lie in it, such as `conditions`.
+        target: what messages call the server.
+
+    Raises:
+        StoreError: it may not.
+    """
+    user, name, of = f"{target}: user {seen['name']!r}", quoted(seen["name"]), quoted(schema)
+    if not seen["is_there"] and not seen["may_create_schema"]:
+        raise StoreError(
+            f"{user} may not create schema {schema!r} in database {seen['database']!r};"
+            f" let an administrator run CREATE SCHEMA {of} AUTHORIZATION {name}"
+        )
+    if seen["is_there"] and not (seen["may_use"] and seen["may_create"]):
+        raise StoreError(
+            f"{user} may not use, or create tables in, schema {schema!r} of {what};"
+            f" let an administrator run GRANT USAGE, CREATE ON SCHEMA {of} TO {name}"
+        )
+
+
 async def _check_encoding(
     connection: asyncpg.Connection, logger: str, groups: Sequence[GroupTables], target: str
 ) -> None:

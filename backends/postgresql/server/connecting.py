@@ -42,6 +42,10 @@ STATE = {
     "row_security": "off",
     "check_function_bodies": "on",
     "default_table_access_method": "heap",
+    # Tables lie in the database's own tablespace, or where [[tiers]] says.
+    "default_tablespace": "''",
+    # A statement that fails leaves the session as it is.
+    "exit_on_error": "off",
     "enable_partition_pruning": "on",
     # The server ends the session of a client that has gone; ignored on Unix sockets.
     "tcp_keepalives_idle": str(IDLE_S),
@@ -56,8 +60,10 @@ UNLESS = {
     "synchronous_commit": ("on", "off"),
     # Few may set it, and without triggers and keys a move would miss what is written meanwhile.
     "session_replication_role": ("origin", "replica"),
+    # Not in all minor versions of a server; the names of readings are in views.
+    "restrict_nonsystem_relation_kind": ("", "%view%"),
 }
-"""Settings that are changed only where they have the second value."""
+"""Settings that are changed only where they are like the second value."""
 TRANSPORT = attrgetter("_transport")
 """The driver gives nothing else of a connection that leads to its socket."""
 CHECK_CLIENT = "SET client_connection_check_interval = '1s'"
@@ -173,6 +179,6 @@ def _statements(state: Mapping[str, str]) -> Iterable[str]:
         if name not in state:
             yield (
                 f"SELECT set_config({literal(name)}, {literal(value)}, false)"
-                f" WHERE current_setting({literal(name)}) = {literal(wrong)}"
+                f" WHERE current_setting({literal(name)}, true) LIKE {literal(wrong)}"
             )
     yield "COMMIT"

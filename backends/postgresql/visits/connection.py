@@ -6,7 +6,7 @@ from pathlib import Path
 
 from backends.base import ReadOnly
 from backends.postgresql.protocol.connection import Connection, target_of
-from backends.postgresql.server.connecting import connect, milliseconds
+from backends.postgresql.server.connecting import connect, milliseconds, see_no_pooler
 from backends.postgresql.server.driver import DRIVER
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.postgresql.server.errors import login_refused, taken_too_long, translated
@@ -60,7 +60,22 @@ class PostgresqlVisitConnection(VisitConnection[Connection]):
         with translated(self.target), login_refused(), given_up:
             yield
 
+    async def see_no_pooler(self) -> None:
+        """See that the connection has a session of the server to itself; a worker's is like that of its run.
+
+        Raises:
+            ConfigurationRefused: it has not.
+        """
+        if self._database.dsn is not None:
+            timeout_s = self._database.command_timeout_s
+            with self._translated():
+                await see_no_pooler(
+                    self._database.dsn, password=self._password, timeout_s=timeout_s, target=self.target
+                )
+
     async def _make(self) -> Connection:
+        if self._read_only is not None:
+            await self.see_no_pooler()  # nobody creates it
         with translated(self.target):
             return await connect(
                 self._dsn(),

@@ -3,8 +3,17 @@
 from backends.base import StoreError
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import create_schema, quoted
-from backends.postgresql.schema.create import LOCK_TIMEOUT, SEEN, check_version, lock_schema
+from backends.postgresql.schema.create import (
+    LOCK_TIMEOUT,
+    SEEN,
+    check_rights,
+    check_version,
+    lock_schema,
+    see_may_create,
+)
+from backends.postgresql.session_store import TO_CHANGE
 from backends.postgresql.visits.tables import VisitTables
+from backends.visits.rows import tables_by_name
 from backends.visits.settings import check_settings, settings_of
 from schemas.config.visits import VisitsConfig
 
@@ -21,8 +30,12 @@ HAS_TABLE = """
 """
 
 
-async def create_or_check(connection: Connection, visits: VisitsConfig, tables: VisitTables, target: str) -> None:
+async def create_or_check(
+    connection: Connection, visits: VisitsConfig, tables: VisitTables, target: str, *, commits: bool
+) -> None:
     """Create the schema with the tables of the index mode, in one transaction, or check what is there.
+
+    commits: False takes back what was created.
 
     Raises:
         SchemaMismatch: it was made with other settings.
@@ -30,19 +43,26 @@ async def create_or_check(connection: Connection, visits: VisitsConfig, tables: 
     """
     check_version(connection.get_server_version(), target)
     schema, statements, added = visits.schema_name, tables.create(), tables.added()
-    async with connection.transaction():
-        await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {DURABLE}; {lock_schema(schema)}")
-        if await has_table(connection, schema, SETTINGS):
-            stored = await connection.fetchval(f"SELECT settings FROM {quoted(schema, SETTINGS)}")
-            check_settings(stored, visits)
-            for name, statement in added.items():
-                if not await has_table(connection, schema, name):
-                    await connection.execute(statement)
-            return
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute(f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'; {DURABLE}; {lock_schema(schema)}")
+    seen = await connection.fetchrow(SEEN, quoted(schema))
+    assert seen is not None
+    if await has_table(connection, schema, SETTINGS):
+        names = (SETTINGS, VISITS, STEPS, *tables_by_name(visits))
+        rights = [(quoted(schema, name), TO_CHANGE) for name in names if await has_table(connection, schema, name)]
+        await check_rights(connection, rights, f"{target}: user {seen['name']!r}")
+        check_settings(await connection.fetchval(f"SELECT settings FROM {quoted(schema, SETTINGS)}"), visits)
+        for name, statement in added.items():
+            if not await has_table(connection, schema, name):
+                await connection.execute(statement)
+    else:
+        see_may_create(seen, schema, "visits", target)
         await _see_free(connection, schema, target)
-        made = [create_schema(schema, if_missing=True), *_shared(schema), *statements, *added.values()]
-        await connection.execute(";".join(made))
+        first = [] if seen["is_there"] else [create_schema(schema)]
+        await connection.execute(";".join([*first, *_shared(schema), *statements, *added.values()]))
         await connection.execute(f"INSERT INTO {quoted(schema, SETTINGS)} VALUES (1, $1)", settings_of(visits))
+    await (transaction.commit() if commits else transaction.rollback())
 
 
 async def has_table(connection: Connection, schema: str, table: str) -> bool:
@@ -51,15 +71,6 @@ async def has_table(connection: Connection, schema: str, table: str) -> bool:
 
 
 async def _see_free(connection: Connection, schema: str, target: str) -> None:
-    seen = await connection.fetchrow(SEEN, quoted(schema))
-    assert seen is not None
-    if not seen["is_there"]:
-        if not seen["may_create_schema"]:
-            raise StoreError(
-                f"{target}: user {seen['name']!r} may not create schema {schema!r} in database {seen['database']!r};"
-                f" let an administrator run CREATE SCHEMA {quoted(schema)} AUTHORIZATION {quoted(seen['name'])}"
-            )
-        return
     taken = await connection.fetchval(
         "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace($1) LIMIT 1", quoted(schema)
     )

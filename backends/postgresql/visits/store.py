@@ -48,8 +48,17 @@ class PostgresqlVisitStore(SessionVisitStore[Connection]):
 
     async def create(self) -> None:
         """Create the schema and the tables, or check those that are there."""
+        await self._try(commits=True)
+
+    async def check(self) -> None:
+        """Do what `create` would, and take it back."""
+        await self._try(commits=False)
+
+    async def _try(self, *, commits: bool) -> None:
+        await self._connection.see_no_pooler()
         async with self._session() as connection:
-            await create_or_check(connection, self._visits, self._tables, self._connection.target)
+            target = self._connection.target
+            await create_or_check(connection, self._visits, self._tables, target, commits=commits)
 
     async def close(self) -> None:
         """Give back the connection."""

@@ -7,7 +7,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from backends import open_conditions_store, open_folders_store, open_store
+from backends import open_conditions_store, open_folders_store, open_store, open_visit_store
 from backends.base import (
     ConfigurationRefused,
     Partition,
@@ -24,6 +24,7 @@ from backends.columns.partitions import partition_of
 from backends.conditions.base import ConditionsStore
 from backends.folders.base import FoldersStore
 from backends.folders.reporting import ReportingStore
+from backends.visits.base import VisitStore
 from daemon.core.configuration import LoadedConfig
 from schemas.batch import Durability, Layout
 from schemas.checking.problems import Problem, without_passwords, wrong
@@ -245,16 +246,22 @@ async def look_at_readers(loaded: LoadedConfig) -> tuple[Problem, ...]:
 
 
 async def look_beside(loaded: LoadedConfig) -> list[str]:
-    """Ask whether the stores of conditions and of folders that are served could be opened; the problems, a line each.
+    """Ask whether the stores of conditions, folders and visits could be opened, where the daemon does; a line each.
 
     An embedded database is not asked: it would have to run.
     """
     config = loaded.config
-    stores: dict[str, ConditionsStore | FoldersStore] = {}
-    if config.database.dsn is not None and config.conditions.serve:
+    if config.database.dsn is None:
+        return []
+    stores: dict[str, ConditionsStore | FoldersStore | VisitStore] = {}
+    if config.conditions.serve:
         stores["conditions"] = conditions_store_of(loaded, connections=1)
-    if config.database.dsn is not None and config.folders.serve:
+    if config.folders.serve:
         stores["folders"] = folders_store_of(loaded)
+    if config.visits.start:
+        stores["visits"] = open_visit_store(
+            config.database, config.visits, state_dir=loaded.state_dir, password=loaded.password
+        )
     problems = []
     for section, store in stores.items():
         try:
@@ -264,7 +271,8 @@ async def look_beside(loaded: LoadedConfig) -> list[str]:
             continue  # the look at the database says so
         except StoreError as error:
             if not error.is_away:
-                problems.append(f"{section}.schema: {error}")
+                named = str(error).startswith(f"{section}.")
+                problems.append(str(error) if named else f"{section}.schema: {error}")
         finally:
             await store.close()
     return problems

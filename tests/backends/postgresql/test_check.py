@@ -13,7 +13,7 @@ import asyncpg
 import numpy as np
 import pytest
 
-from backends import open_store, schema_statements
+from backends import open_conditions_store, open_folders_store, open_store, open_visit_store, schema_statements
 from backends.base import SchemaMismatch, StoreError, StoreUnavailable
 from backends.postgresql import PostgresqlStore, terminal_of
 from backends.postgresql.server.embedded import EmbeddedPostgresql
@@ -22,6 +22,7 @@ from schemas.checking.dsn import Backend
 from schemas.config import DatabaseConfig
 from schemas.queries import WindowReadings
 from tests.support.batches import answers, batch_of, by_group, group_of, readings_of, with_late
+from tests.support.visits import visits_config
 
 BOTH = pytest.mark.parametrize("layout", list(Layout))
 GROUP, OTHER = group_of("bpm"), group_of("blm", size=3, dtypes=("uint32",))
@@ -150,6 +151,45 @@ async def test_a_role_without_the_rights(make: Make, database: asyncpg.Connectio
     assert await make(guest).check() == []
     await database.execute(f"REVOKE DELETE ON {schema}.blm_ledger FROM {guest}")
     assert f'lacks the right to DELETE on "{schema}"."blm_ledger"; let an administrator' in await said(make(guest))
+
+
+@pytest.mark.parametrize("what", ["conditions", "folders", "visits"])
+async def test_a_role_without_the_rights_to_what_lies_beside_readings(
+    what: str, postgresql_dsn: str, database: asyncpg.Connection, schema: str, guest: str, tmp_path: Path
+) -> None:
+    config = DatabaseConfig(dsn=postgresql_dsn.replace("postgres@", f"{guest}@"))
+    store: Any
+    if what == "visits":
+        store = open_visit_store(config, visits_config(schema, {"index_mode": "partitioned"}), state_dir=tmp_path)
+    else:
+        opens = open_conditions_store if what == "conditions" else open_folders_store
+        store = opens(config, schema=schema, state_dir=tmp_path)
+
+    async def beside() -> str:
+        lines = []
+        for call in (store.check, store.create):
+            with pytest.raises(StoreError) as refused:
+                await call()
+            assert not refused.value.is_away
+            lines.append(str(refused.value))
+        assert lines[0] == lines[1]
+        return lines[0]
+
+    line = await beside()
+    assert f"user '{guest}' may not create schema '{schema}' in database 'postgres'; let an administrator run " in line
+    await database.execute(f"CREATE SCHEMA {schema}")
+    line = await beside()
+    assert f"may not use, or create tables in, schema '{schema}' of {what}; let an administrator run GRANT" in line
+    # What the line says to run is enough.
+    await database.execute(line.partition("administrator run ")[2])
+    await store.check()
+    await store.create()
+    await store.check()
+    table = {"conditions": "tags", "folders": "nodes", "visits": '"Visits"'}[what]
+    await database.execute(f"REVOKE DELETE ON {schema}.{table} FROM {guest}")
+    assert "lacks the right to DELETE on " in await beside()
+    await store.close()
+    await database.execute(f"DROP OWNED BY {guest} CASCADE")
 
 
 async def test_a_login_that_is_refused(make: Make, database: asyncpg.Connection, guest: str) -> None:

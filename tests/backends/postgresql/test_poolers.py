@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import numpy as np
 import pytest
 
-from backends import open_conditions_store, open_folders_store
+from backends import open_conditions_store, open_folders_store, open_visit_store
 from backends.base import ConfigurationRefused, ReadOnly
 from backends.conditions.base import ConditionsStore
 from backends.folders.base import FoldersStore
@@ -24,6 +24,7 @@ from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from tests.support.batches import batch_of, by_group, group_of, readings_of
 from tests.support.servers import installed, needs, server_folder
+from tests.support.visits import visits_config
 
 GROUP = group_of()
 PATH = os.pathsep.join([os.environ["PATH"], "/usr/sbin"])
@@ -132,13 +133,25 @@ async def test_conditions_and_folders_refuse_it_too(
     await store.close()
 
 
+@pytest.mark.parametrize("mode", ["transaction", "statement"], indirect=True)
+async def test_visits_and_who_reads_them_refuse_it_too(behind: str, schema: str, tmp_path: Path) -> None:
+    config, visits = DatabaseConfig(dsn=behind), visits_config(schema, {"index_mode": "partitioned"})
+    store = open_visit_store(config, visits, state_dir=tmp_path)
+    reader = open_visit_store(config, visits, state_dir=tmp_path, read_only=ReadOnly(connections=1, give_up_s=30))
+    for call in (store.check, store.create, reader.connect):
+        with pytest.raises(ConfigurationRefused, match=SHARES):
+            await call()
+    await reader.close()
+    await store.close()
+
+
 @pytest.mark.parametrize("mode", ["transaction"], indirect=True)
 async def test_the_check_of_a_configuration_finds_it_wherever_it_is(
     behind: str, postgresql_dsn: str, tmp_path: Path
 ) -> None:
-    served = "[conditions]\nserve = true\n[folders]\nserve = true\n"
+    served = "[conditions]\nserve = true\n[folders]\nserve = true\n[visits]\nstart = true\n"
     beside = await look_beside(load_config(configuration(tmp_path, behind, served)))
-    assert [line.partition(":")[0] for line in beside] == ["conditions.schema", "folders.schema"]
+    assert [line.partition(":")[0] for line in beside] == ["conditions.schema", "folders.schema", "visits.schema"]
     assert all(SHARES in line for line in beside)
     (problem,) = await look_at_readers(
         load_config(configuration(tmp_path, postgresql_dsn, f'[readers]\ndsn = "{behind}"'))

@@ -308,6 +308,17 @@ async def test_other_settings_are_refused(kind: str, make: Make) -> None:
     await make(tiles=3, id_chunk=10).create()
 
 
+@pytest.mark.parametrize("kind", FEW)
+async def test_a_check_changes_nothing_and_finds_other_settings(kind: str, make: Make) -> None:
+    store = make()
+    await store.check()
+    await make(survey={"seed": 4}).check()  # nothing was made
+    await created(store)
+    await store.check()
+    with pytest.raises(SchemaMismatch, match=r"visits\.survey\.seed: .* 3, .* 4; set it to what it was"):
+        await make(survey={"seed": 4}).check()
+
+
 @pytest.mark.parametrize("kind", [kind for kind in FEW if not kind.endswith("partitioned")])
 async def test_rows_of_the_papers_modes_are_kept_for_ever(kind: str, make: Make) -> None:
     model, store = await model_of(kind, range(3)), await created(make())
