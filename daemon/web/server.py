@@ -107,23 +107,25 @@ class LimitedServer(uvicorn.Server):
         return made
 
 
-def bound(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
+def bound(
+    host: str, port: int, *, is_shared: bool = False, kind: socket.SocketKind = socket.SOCK_STREAM
+) -> socket.socket:
     """A socket that is bound to an address, and does not listen yet.
 
     is_shared: whether others of the same user may listen at the same port, too (SO_REUSEPORT): the system gives each
         connection to one of them.
+    kind: of the socket.
 
     Raises:
         OSError: the address is taken, or is not this machine's.
     """
     if not may_be_host(host):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)[0]
     listening = socket.socket(family, kind, protocol)
     try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if kind == socket.SOCK_STREAM:  # without it, what ended a moment ago still has the port
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if is_shared:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listening.bind(address)

@@ -9,6 +9,7 @@ from backends.folder_lock import FolderInUse, FolderLock
 from daemon.core.outcome import CommandFailed, fix_of, reason_of
 from daemon.core.outside import SystemDisk
 
+LOCK = "lock"
 RESTORING = "restoring"
 """A folder in it where files wait while `triggerlog restore` fills the database: until then neither is whole."""
 
@@ -33,6 +34,16 @@ def close_to_others() -> None:
     os.umask(os.umask(0o077) | 0o026)
 
 
+def is_in_use(state_dir: Path) -> bool:
+    """Return whether a process has the state folder, or may have it: it is another user's."""
+    try:
+        if (state_dir / LOCK).exists():
+            FolderLock(state_dir / LOCK, shared=True).release()
+    except (FolderInUse, PermissionError):
+        return True
+    return False
+
+
 @contextlib.contextmanager
 def only_one(state_dir: Path) -> Iterator[None]:
     """Hold the state folder: two daemons in one folder would both write its dead letters and run its database.
@@ -46,7 +57,7 @@ def only_one(state_dir: Path) -> Iterator[None]:
         disk.make_folder(state_dir)
         # An earlier process may have made it, and ended before its name was on the disk.
         disk.sync_folder(state_dir.parent)
-        lock = FolderLock(state_dir / "lock")
+        lock = FolderLock(state_dir / LOCK)
     except FolderInUse:
         raise StateFolderInUse(
             f"state_dir: another daemon uses {state_dir}; stop it, or give this one a folder of its own"

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
@@ -22,13 +24,15 @@ from daemon.core.configuration.database import (
     look_at_readers,
     look_beside,
 )
-from daemon.core.outcome import CommandFailed, examples, reason_of
+from daemon.core.outcome import CommandFailed, cannot_listen, examples, reason_of
 from daemon.core.outside import SystemDisk
+from daemon.core.process.state_folder import is_in_use
 from daemon.pipeline.recovery import refuse_unknown_groups
 from daemon.sources.kinds import tls_contexts
 from daemon.tools.commands.dashboard import page_password, tab_files
 from daemon.tools.commands.tiers import look_at_tiers
 from daemon.tools.options import File
+from daemon.web.server import bound
 from daemon.workloads.visits.forecast import visits_problems, visits_words
 from schemas.checking.addresses import in_url
 from schemas.checking.problems import without_passwords, wrong
@@ -40,11 +44,12 @@ EPILOG = examples("triggerlog check-config beam.toml", "triggerlog check-config 
 
 def check_config(
     file: File,
-    offline: Annotated[bool, typer.Option("--offline", help="Check only the file; ask no database.")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="Check only the file; ask nothing else.")] = False,
 ) -> None:
     """Check a configuration: print each problem with its field and the fix.
 
-    The database is asked too, and not changed. A database that is away is no error: the daemon waits for it.
+    The database is asked too, and not changed. A database that is away is no error: the daemon waits for it. The
+    addresses to listen on are tried, too.
     """
     try:
         loaded = load_config(file)
@@ -52,6 +57,7 @@ def check_config(
         _fail(map(str, error.problems))
     look, problems = Look(), _of_file(loaded)
     if not offline:
+        problems += _of_addresses(loaded)
         look, more = asyncio.run(_look(loaded))
         problems += more
     if problems:
@@ -74,6 +80,26 @@ def _of_file(loaded: LoadedConfig) -> list[str]:
         except CommandFailed as error:
             problems.append(str(error))
     return problems
+
+
+def _of_addresses(loaded: LoadedConfig) -> Iterator[str]:
+    """The addresses that nobody could listen on here, a line each."""
+    config = loaded.config
+    places = [("api", config.api.host, config.api.port, socket.SOCK_STREAM)]
+    if config.conditions.serve:
+        places.append(("conditions", config.conditions.host, config.conditions.port, socket.SOCK_STREAM))
+    for index, source in enumerate(config.sources):
+        if (at := source.listening) is not None:
+            kind = socket.SOCK_STREAM if at.transport == "tcp" else socket.SOCK_DGRAM
+            places.append((f"sources[{index}]", at.host, at.port, kind))
+    for section, host, port, kind in places:
+        try:
+            bound(host, port, kind=kind).close()
+        except PermissionError:
+            continue  # the daemon may run as another user
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or not is_in_use(loaded.state_dir):
+                yield str(cannot_listen(section, host, port, error))
 
 
 async def _look(loaded: LoadedConfig) -> tuple[Look, list[str]]:

@@ -140,7 +140,7 @@ def test_run_refuses_a_wrong_configuration_in_a_line(tmp_path: Path) -> None:
     assert "none.toml: cannot be read (no such file or directory)" in failure(here("run", str(tmp_path / "none.toml")))
 
 
-def test_run_says_which_port_is_taken(tmp_path: Path) -> None:
+def test_a_check_and_run_say_which_port_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         file = tmp_path / "beam.toml"
@@ -149,11 +149,19 @@ def test_run_says_which_port_is_taken(tmp_path: Path) -> None:
             f'[[sources]]\nkind = "tcp"\nport = 0\n[api]\nport = {port}\n[dashboard]\nport = 0\n'
         )
         done = triggerlog("run", str(file), "--log-level", "error")
+        checked = here("check-config", str(file))
     assert f"api.port: cannot listen on 127.0.0.1:{port} (address already in use)" in failure(done).splitlines()[-1]
+    assert failure(done).splitlines()[-1].endswith(failure(checked))
+
+
+def test_a_check_beside_the_daemon_leaves_its_ports_alone(tmp_path: Path) -> None:
+    with running_daemon(tmp_path, free_port()) as daemon:
+        assert here("check-config", str(daemon.file)).stdout.startswith(f"{daemon.file}: nothing is wrong.\n")
+    assert here("check-config", str(daemon.file)).returncode == 0
 
 
 @pytest.mark.parametrize("section", ["[api]", '[[sources]]\nkind = "udp"'])
-def test_run_says_which_host_it_cannot_listen_on(tmp_path: Path, section: str) -> None:
+def test_a_check_and_run_say_which_host_they_cannot_listen_on(tmp_path: Path, section: str) -> None:
     file = tmp_path / "beam.toml"
     ports = "" if section == "[api]" else "[api]\nport = 0\n"
     database = '[database]\ndsn = "postgresql://nobody@127.0.0.1:1/none"\n'
@@ -161,6 +169,8 @@ def test_run_says_which_host_it_cannot_listen_on(tmp_path: Path, section: str) -
     file.write_text(f"{LEAST}{database}{doors}" + ('token_env = "TOKEN"\n' if section == "[api]" else ""))
     done = triggerlog("run", str(file), TOKEN="0123456789abcdef")
     field = "api" if section == "[api]" else "sources[0]"
+    checked = here("check-config", str(file), TOKEN="0123456789abcdef")
+    assert failure(done).splitlines()[-1].endswith(failure(checked))
     assert (
         failure(done)
         .splitlines()[-1]
