@@ -81,7 +81,7 @@ def problems(model: type[BaseModel], errors: Iterable[ErrorDetails]) -> list[Pro
     """Turn pydantic's errors into problems: paths as a person writes them, plain words, and each with its fix."""
     # pydantic calls a list too short when its items are wrong; those are named one by one already.
     real = [error for error in errors if not (error["type"] == "too_short" and len(error["input"] or ()) > 0)]
-    return [problem for error in real for problem in _explained(place(model, error["loc"]), error)]
+    return [problem for error in real for problem in _explained(place(model, error["loc"]), error, model)]
 
 
 def syntax_problem(text: str, message: str) -> Problem:
@@ -102,7 +102,7 @@ def too_long_a_number(text: str) -> Problem:
     return Problem(field=f"(line {number + 1})", problem="a number has too many digits", fix="write a smaller one")
 
 
-def _explained(at: Place, error: ErrorDetails) -> list[Problem]:
+def _explained(at: Place, error: ErrorDetails, model: type[BaseModel]) -> list[Problem]:
     context = error.get("ctx", {})
     if error["type"] == "refused":
         return [
@@ -110,7 +110,10 @@ def _explained(at: Place, error: ErrorDetails) -> list[Problem]:
         ]
     if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
         return [_tag(at, error)]
-    problem, fix = _words(at, error)
+    if error["type"] == "extra_forbidden" and len(at.steps) > 1 and at.steps[-1] in keys(model):
+        problem, fix = "it is a key of no section", "write it at the top of the file, before the first section"
+    else:
+        problem, fix = _words(at, error)
     return [Problem(field=path(at.steps), problem=problem, fix=fix)]
 
 
@@ -138,7 +141,8 @@ def _words(at: Place, error: ErrorDetails) -> tuple[str, str]:
     shown = "the value" if at.secret else without_passwords(_shown(value))
     match kind:
         case "missing":
-            words = "missing", f"give it: {_meaning(at)}"
+            example = at.field.examples[0] if at.field and at.field.examples else None
+            words = "missing", f"give it: {_meaning(at)}" + (f", for example {example}" if example else "")
         case "extra_forbidden":
             words = "unknown key", _fix_of_unknown(at)
         case "enum" | "literal_error":
@@ -199,6 +203,8 @@ def _expected(annotation: Any) -> str:
 
 def _fix_of_type(at: Place, value: Any) -> str:
     inner, name = bare(at.annotation), path(step for step in at.steps if isinstance(step, str))
+    if isinstance(value, str) and any("name" in section.model_fields for section in sections_of(inner)):
+        return f'write it as {{ name = "{without_passwords(value)[:60]}" }}'
     if sections_of(inner):
         return f"write it as a table: {f'[[{name}]]' if isinstance(at.steps[-1], int) else f'[{name}]'}"
     if get_origin(inner) is tuple:

@@ -84,7 +84,11 @@ class Config(Section):
     state_dir: str = Field(
         default="state", description="Folder for the daemon's files; relative to the configuration file."
     )
-    groups: tuple[GroupConfig, ...] = Field(min_length=1, description="The instrument groups.")
+    groups: tuple[GroupConfig, ...] = Field(
+        min_length=1,
+        description="The instrument groups.",
+        examples=['groups = [{ name = "bpm", count = 120, channels = [{ name = "x", unit = "mm" }] }]'],
+    )
     sources: tuple[Source, ...] = Field(
         default=(TcpSource(kind="tcp"),), description="Where readings come from; one TCP source when left out."
     )

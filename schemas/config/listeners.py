@@ -149,8 +149,9 @@ def wrong_time_zone(name: str) -> Iterator[Problem]:
     if not zones:
         yield wrong("this machine has no time zones", "install its package tzdata, or give `UTC`")
         return
-    near = _nearest(name, zones)
-    fix = f"did you mean `{near}`?" if near else "give an IANA name such as `Europe/Berlin`"
+    # What is short is no place: of CEST the nearest name is EST, which is 7 hours off.
+    near = None if re.fullmatch("[A-Z]{2,5}", name) else _nearest(name, zones)
+    fix = f"did you mean `{near}`?" if near else "give a place by its IANA name, such as `Europe/Berlin`"
     yield wrong(f"{name[:60]!r} is no time zone", fix)
 
 

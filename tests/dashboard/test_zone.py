@@ -95,8 +95,8 @@ def test_a_trend_across_a_change_does_not_run_back() -> None:
         ("europe/berlin", "did you mean `Europe/Berlin`?"),
         ("Asia/Kolkatta", "did you mean `Asia/Kolkata`?"),
         ("New York", "did you mean `America/New_York`?"),
-        ("../../etc/passwd", "give an IANA name such as `Europe/Berlin`"),
-        ("", "give an IANA name such as `Europe/Berlin`"),
+        ("../../etc/passwd", "give a place by its IANA name, such as `Europe/Berlin`"),
+        ("", "give a place by its IANA name, such as `Europe/Berlin`"),
     ],
 )
 def test_a_wrong_name_suggests_the_nearest(name: str, fix: str) -> None:

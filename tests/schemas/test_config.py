@@ -204,9 +204,25 @@ def test_a_group_by_names_keeps_their_order() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("", "groups: missing; give it: The instrument groups"),
         ("groups = []", "groups: an array of 0 is out of range; use at least 1"),
         ('loger = "a"' + GROUP, "loger: unknown key; did you mean `logger`?"),
+        (
+            "",
+            'groups: missing; give it: The instrument groups, for example groups = [{ name = "bpm", count = 120,'
+            ' channels = [{ name = "x", unit = "mm" }] }]',
+        ),
+        (
+            GROUP + '[api]\nstate_dir = "/var/lib/beam"',
+            "api.state_dir: it is a key of no section; write it at the top of the file, before the first section",
+        ),
+        (
+            "groups = [{ name = 'bpm', count = 3, channels = ['x'] }]",
+            "groups[0].channels[0]: 'x' is not a table; write it as { name = \"x\" }",
+        ),
+        (
+            GROUP + '[dashboard]\ntime_zone = "CEST"',
+            "dashboard.time_zone: 'CEST' is no time zone; give a place by its IANA name, such as `Europe/Berlin`",
+        ),
         (
             GROUP.replace("unit", "untis"),
             "groups[0].channels[0].untis: unknown key; did you mean `unit`?",

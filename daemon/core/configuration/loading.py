@@ -108,7 +108,7 @@ def warnings(loaded: LoadedConfig) -> list[Problem]:
 def _text(path: Path, field: str, subject: str, fix: str) -> str:
     """Read a file; `field` and `subject` say in a message which setting and which file it is about."""
     try:
-        return read_at_most(path, MOST_BYTES).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+        return read_at_most(path, MOST_BYTES).decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         problem = wrong(f"{subject}is not UTF-8 text", fix, field)
     except OSError as error:

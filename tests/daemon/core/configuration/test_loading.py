@@ -106,6 +106,12 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         load_config(binary, {})
 
 
+def test_a_mark_of_the_byte_order_is_no_part_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "beam.toml"
+    file.write_bytes(b"\xef\xbb\xbf" + GROUP.encode())
+    assert load_config(file, {}).config.groups[0].name == "bpm"
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
 def test_a_file_without_permission_is_told(tmp_path: Path) -> None:
     file = tmp_path / "beam.toml"
