@@ -27,7 +27,7 @@ from backends.mysql.server.address import address_of, connect
 from backends.mysql.server.driver import DRIVER
 from backends.mysql.server.errors import login_refused, translated
 from backends.mysql.server.facts import SETTINGS, held, product_of
-from backends.mysql.writing.writer import MysqlGroupWriter
+from backends.mysql.writing.writer import MysqlGroupWriter, check_packet
 from backends.sql.marks import MarkStatements
 from backends.sql.store import SqlStore
 from schemas.batch import Layout
@@ -111,6 +111,8 @@ class MysqlStore(SqlStore[Connection]):
             async with self._reader() as connection:
                 missing = await self._schema.check(connection)
                 await self._check_places(connection)
+                for tables in self._tables.values():
+                    check_packet(connection, tables, self._target)
                 return missing
 
     async def ask(self, query: Query) -> Array:

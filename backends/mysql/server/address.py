@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from backends.base import StoreError
+from pymysql.err import MySQLError
+
+from backends.base import StoreError, StoreLacks, StoreUnavailable
 from backends.mysql.protocol.connection import Connection
+from backends.mysql.server.errors import NO_RIGHT, number_of
 from backends.mysql.server.facts import Product, check_version
 from backends.sql.connection import DEAD_S
 from schemas.checking.dsn import DSN_FORMS, Backend
@@ -16,6 +19,10 @@ from schemas.checking.dsn import DSN_FORMS, Backend
 IDLE_S = 31_536_000
 """An idle connection is kept for a year, the most that servers allow: a quiet machine is no reason to lose the lock."""
 MOST = "max_allowed_packet"
+BINLOG, BINLOG_FORMAT = "log_bin", "binlog_format"
+PREPARED, ENGINE, READ_ONLY = "max_prepared_stmt_count", "enforce_storage_engine", "read_only"
+READ_ONLY_ADMINS = "'READ_ONLY ADMIN', 'READ ONLY ADMIN', 'SUPER', 'CONNECTION_ADMIN'"
+"""Rights with which, by the server and its version, a login writes all the same."""
 WHERE_KNOWN = {
     "auto_increment_increment": "1",
     "auto_increment_offset": "1",
@@ -107,6 +114,7 @@ async def connect(
 
     Raises:
         StoreError: the server is too old.
+        StoreLacks: it does not take rows as they are sent; only for who writes.
     """
     connection = Connection(
         host=address.host,
@@ -131,16 +139,49 @@ async def connect(
             f"SET NAMES utf8mb4 COLLATE utf8mb4_general_ci;SET {', '.join(settings)};"
             f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}, {access}"
         )
-        names = ",".join(f"'{name}'" for name in (MOST, *WHERE_KNOWN))
+        names = ",".join(
+            f"'{name}'" for name in (MOST, BINLOG, BINLOG_FORMAT, PREPARED, ENGINE, READ_ONLY, *WHERE_KNOWN)
+        )
         found = dict(await connection.fetch(f"SHOW SESSION VARIABLES WHERE Variable_name IN ({names})"))
-        connection.max_packet = int(found.pop(MOST))
-        wrong = [name for name, value in found.items() if value != WHERE_KNOWN[name].strip("'")]
+        connection.max_packet = int(found[MOST])
+        if give_up_s is None:
+            await _see_writable(connection, found, address.target)
+        wrong = [name for name, right in WHERE_KNOWN.items() if found.get(name, right.strip("'")) != right.strip("'")]
         if wrong:
             await connection.run(f"SET {', '.join(f'SESSION {name} = {WHERE_KNOWN[name]}' for name in wrong)}")
     except BaseException:
         connection.terminate()
         raise
     return connection
+
+
+async def _see_writable(connection: Connection, found: Mapping[str, str], target: str) -> None:
+    """See that the server takes rows as they are sent, and keeps them in InnoDB.
+
+    found: variables of the server, by name.
+
+    Raises:
+        StoreUnavailable: it is read-only now.
+        StoreLacks: it does not; the message says what to set there.
+    """
+    if found[READ_ONLY] not in ("OFF", "0"):
+        admins = f"information_schema.USER_PRIVILEGES WHERE PRIVILEGE_TYPE IN ({READ_ONLY_ADMINS})"
+        if not await connection.fetch(f"SELECT 1 FROM {admins} LIMIT 1"):
+            raise StoreUnavailable(f"{target} is read-only now; name the primary in `dsn`, or set read_only = 0 there")
+    if found[BINLOG] == "ON" and found[BINLOG_FORMAT] == "STATEMENT":
+        try:
+            await connection.run(f"SET SESSION {BINLOG_FORMAT} = ROW")
+        except MySQLError as error:
+            if number_of(error) not in NO_RIGHT:
+                raise
+            raise StoreLacks(
+                f"{target} takes no rows: binlog_format is STATEMENT, and user {connection.user!r} may not set another;"
+                " set it to MIXED or ROW there"
+            ) from None
+    if found[PREPARED] == "0":
+        raise StoreLacks(f"{target} takes no rows: {PREPARED} is 0; set it to 16382, its default, there")
+    if found.get(ENGINE, "") not in ("", "InnoDB"):
+        raise StoreLacks(f"{target} makes tables in {found[ENGINE]} alone: take {ENGINE} away there")
 
 
 def _settings(product: Product, timeout_s: float, give_up_s: float | None) -> dict[str, str]:

@@ -173,13 +173,7 @@ class MysqlGroupWriter(GroupWriter[Connection]):
 
     async def _check(self, connection: Connection) -> None:
         """See that the widest row goes into a packet."""
-        form = self._formats.arrays if self._tables.layout is Layout.ARRAYS else self._formats.rows
-        most = min(connection.max_packet, 1 << 24) - ROOM
-        if form.dtype.itemsize > most:
-            raise SchemaMismatch(
-                f"a trigger of group {self._tables.group.name!r} takes {form.dtype.itemsize} bytes, more than"
-                f" {self._target} takes at once ({most}): set max_allowed_packet there to 16M, or `layout` to 'rows'"
-            )
+        check_packet(connection, self._tables, self._target)
 
     async def _position(self, connection: Connection, owner: str) -> JournalPosition | None:
         found = await connection.fetch(
@@ -220,3 +214,20 @@ def _ends(connection: Connection, error: MySQLError) -> bool:
     After a deadlock what was sent ahead begins another transaction, which may wait for a lock of the rival's.
     """
     return connection.closed or not is_row_fault(error)
+
+
+def check_packet(connection: Connection, tables: GroupTables, target: str) -> None:
+    """See that the widest row of a group goes into a packet.
+
+    Raises:
+        SchemaMismatch: it does not.
+    """
+    formats = GroupFormats(tables.group, indicated=connection.bulk)
+    is_arrays = tables.layout is Layout.ARRAYS
+    nbytes, most = (formats.arrays if is_arrays else formats.rows).dtype.itemsize, connection.max_packet
+    if nbytes > min(most, 1 << 24) - ROOM:
+        other = ", or `layout` to 'rows'" if is_arrays else ""
+        raise SchemaMismatch(
+            f"a {'trigger' if is_arrays else 'reading'} of group {tables.group.name!r} takes {nbytes} bytes, too many"
+            f" for the packets of {target} ({most} bytes): set max_allowed_packet there to 16M{other}"
+        )
