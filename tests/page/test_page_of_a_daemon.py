@@ -236,11 +236,11 @@ def test_snapshot_readers_are_started_drawn_and_kept(daemon: Process, page: Page
     form.get_by_role("button", name="Start the run").click()
     give(page, token, keep=True)
     expect(form.locator(".outcome")).to_have_text("The run was started; it is shown above.", timeout=60_000)
-    expect(page.locator("#snapshots-clients-note")).to_contain_text("waiting", timeout=60_000)
+    expect(page.locator("#snapshots-clients-note")).to_contain_text("waiting", timeout=180_000)
     bars = "() => document.querySelector('#snapshots-clients .js-plotly-plot')?.data?.[0]?.x.length"
     until(lambda: page.evaluate(bars) == 6, "a bar a client is drawn")
     past = page.locator("#snapshots-past .ag-row").first
-    expect(past.locator("[col-id=state]")).to_have_text("✓ finished", timeout=120_000)
+    expect(past.locator("[col-id=state]")).to_have_text("✓ finished", timeout=240_000)
     expect(past.locator("[col-id=clients]")).to_have_text("6")
     (run,) = ask(daemon.url + "/api/v1/snapshots")["past"]
     drawn = "() => document.querySelector('#snapshots-times .js-plotly-plot').data.map(trace => trace.x.length)"
