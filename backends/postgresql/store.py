@@ -170,8 +170,8 @@ class PostgresqlStore(SqlStore[Connection]):
 
     async def _connect(self) -> Connection:
         if self._server is None:
-            if self._read_only is not None and not self._is_direct:
-                await self._see_no_pooler()  # nobody opens it
+            if not self._is_direct:
+                await self._see_no_pooler()  # it is asked, and nobody has opened it
             return await self._connected(self._database.dsn)
         if self._read_only is None:
             return await self._connected(await self._server.start())

@@ -7,6 +7,8 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Annotated
 
 import typer
@@ -51,13 +53,39 @@ def psql(
         if database.backend is not Backend.POSTGRESQL:
             typed = f", then `{first}`" if first else ""
             raise CommandFailed(f"{file} names no PostgreSQL; open its database with `{shlex.join(command)}`{typed}")
-        code = _run([*command, *(arguments or [])], _environment(loaded))
+        with _search_path(loaded, program, arguments or ()) as found:
+            code = _run([*command, *(arguments or [])], _environment(loaded) | found)
     # As a shell reports a command that a signal ended.
     raise typer.Exit(code if code >= 0 else 128 - code)
 
 
+@contextmanager
+def _search_path(loaded: LoadedConfig, program: Program, arguments: Sequence[str]) -> Iterator[dict[str, str]]:
+    """The environment in which psql finds the tables without their schema.
+
+    Its start-up file sets that, and then does what is in the user's own: a pooler refuses PGOPTIONS.
+    """
+    if program is not Program.PSQL:
+        yield {}
+        return
+    path = f"{loaded.config.database.schema_name},public"
+    if not {"-X", "--no-psqlrc"}.isdisjoint(arguments):
+        yield {"PGOPTIONS": f"-c search_path={path}"}
+        return
+    named = os.environ.get("PSQLRC")
+    own = Path(named).expanduser() if named else Path(os.environ.get("HOME", "/"), ".psqlrc")
+    lines = [f"SELECT set_config('search_path', '{path}', false) AS _search_path \\gset"]
+    if own.is_file():
+        quoted = str(own).replace("\\", "\\\\").replace("'", "\\'")
+        lines.append(f"\\i '{quoted}'")
+    with NamedTemporaryFile("w", encoding="utf-8", prefix="triggerlog-psqlrc-") as file:
+        file.write("".join(f"{line}\n" for line in lines))
+        file.flush()
+        yield {"PSQLRC": file.name}
+
+
 def _environment(loaded: LoadedConfig) -> dict[str, str]:
-    found = {**os.environ, "PGOPTIONS": f"-c search_path={loaded.config.database.schema_name},public"}
+    found = dict(os.environ)
     in_dsn = None if loaded.config.database.dsn is None else without_password(loaded.config.database.dsn)[1]
     password = in_dsn if loaded.password is None else loaded.password
     if password is not None:

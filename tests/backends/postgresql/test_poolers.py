@@ -23,6 +23,7 @@ from daemon.core.configuration.database import look_at_readers, look_beside
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from tests.support.batches import batch_of, by_group, group_of, readings_of
+from tests.support.processes import triggerlog
 from tests.support.servers import installed, needs, server_folder
 from tests.support.visits import visits_config
 
@@ -100,7 +101,7 @@ async def test_a_pooler_that_shares_sessions_is_refused_by_a_check_and_at_a_star
         layouts={"bpm": Layout.ROWS},
         read_only=ReadOnly(connections=1, give_up_s=30),
     )
-    for call in (store.check, store.open, reader.facts):
+    for call in (store.facts, store.check, store.open, reader.facts):
         with pytest.raises(ConfigurationRefused) as refused:
             await call()
         assert not refused.value.is_away
@@ -158,6 +159,20 @@ async def test_the_check_of_a_configuration_finds_it_wherever_it_is(
     )
     assert (problem.field, SHARES in problem.problem) == ("readers.dsn", True)
     assert problem.fix.startswith("set its pool_mode to session")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["session"], indirect=True)
+def test_the_terminal_finds_the_tables_through_it_and_does_what_the_user_has_set(behind: str, tmp_path: Path) -> None:
+    file = configuration(tmp_path, behind, 'schema = "beam"\n')
+    own = tmp_path / "it's mine"
+    own.write_text("\\set answer 42\n")
+    done = triggerlog("psql", str(file), "-At", "-c", "SHOW search_path", PSQLRC=str(own))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "beam,public\n", "")
+    done = triggerlog("psql", str(file), "-At", "-c", "\\echo :answer", PSQLRC=str(own))
+    assert done.stdout == "42\n"
+    done = triggerlog("psql", "--program", "pg_dump", str(file), "--schema-only", "--schema", "pg_catalog")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("mode", ["session"], indirect=True)
