@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from backends.base import BatchRejected, StoreUnavailable
+from backends.ending import end_tasks
 from backends.mongodb import MongodbStore
 from backends.mongodb.server import positions
 from schemas.batch import Batch, Durability, JournalPosition
@@ -52,8 +53,7 @@ async def killed(store: MongodbStore) -> None:
     """End the proof that the owner of a store lives."""
     beating = store._heartbeat._beating
     if beating is not None:
-        beating.cancel()
-        await asyncio.wait([beating])
+        await end_tasks(beating)
 
 
 @pytest.fixture
