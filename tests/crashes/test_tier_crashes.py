@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from backends.base import Store, StoreUnavailable, Tiered
+from backends.ending import end_tasks
 from backends.throwaway.base import ThrowawayServer
 from daemon.client.sender import Sender
 from daemon.core.configuration import load_config
@@ -230,8 +231,7 @@ async def test_daemon_and_server_are_killed_by_turns_while_hours_move(
                 print(_line(number, hand.moved, old, system), flush=True)  # noqa: T201 - the log
         finally:
             await asyncio.to_thread(hand.kill)
-            reader.cancel()
-            await asyncio.wait([reader])
+            await end_tasks(reader)
         if not reader.cancelled():
             reader.result()
         await system.recover()

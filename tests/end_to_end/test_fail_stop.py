@@ -13,6 +13,7 @@ import asyncpg
 import numpy as np
 import pytest
 
+from backends.ending import end_tasks
 from daemon.client.sender import Sender
 from daemon.core.monitoring.event_log import read_events
 from schemas.wire import Ack
@@ -89,8 +90,7 @@ async def test_a_defect_ends_the_process_and_the_next_one_recovers(
         await asyncio.to_thread(until, lambda: sender.acknowledged > 200, "acknowledgements")
         when.touch()
         code = await asyncio.to_thread(process.wait, 60)
-        sending.cancel()
-        await asyncio.wait([sending])
+        await end_tasks(sending)
         assert code == 1, log.read_text()
     said = log.read_text()
     assert said.count("the daemon ends at once: AssertionError: half a step") == 1

@@ -115,8 +115,7 @@ async def test_marks_that_cannot_be_listed_are_logged_and_told(
         assert f"the newest marks are not known: {api.problem}" in caplog.text
         api.problem = None
         await eventually(lambda: hub.marks_problem is None)
-        feeding.cancel()
-        await asyncio.wait([feeding])
+        await end_tasks(feeding)
 
 
 async def test_a_status_that_the_page_fails_at_is_lost_and_the_next_is_taken(
