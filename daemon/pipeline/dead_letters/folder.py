@@ -221,7 +221,7 @@ class DeadLetters:
         return bool(newest) and any(trigger <= newest.get(run, 0) for run, trigger in revised_keys(block))
 
     def has_part(self, number: int) -> bool:
-        """Whether a part of a block was kept that the database would get, whatever became of it since."""
+        """Tell whether a part of a block was kept that the database would get, whatever became of it since."""
         return any(run != ASIDE for run, _ in self.of_block(number))
 
     def of_block(self, number: int) -> set[Key]:
