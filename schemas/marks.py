@@ -22,7 +22,7 @@ TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def is_shown(character: str) -> bool:
-    """Whether a character may stand in one line of text; spaces of all kinds and emoji may."""
+    """Tell whether a character may stand in one line of text; spaces of all kinds and emoji may."""
     return unicodedata.category(character) not in REFUSED and character not in TURNING
 
 

@@ -323,13 +323,13 @@ SCALE = 1e19
 
 
 def rounded(starts: Array, key: Key) -> int:
-    """Which interval would be found at a key, by major + minor / 1e19 as float64; starts: KEY_DTYPE, in order."""
+    """Tell which interval would be found at a key, by major + minor / 1e19 as float64; starts: KEY_DTYPE, in order."""
     combined = starts["major"] + starts["minor"] / SCALE
     return int(np.searchsorted(combined, key.major + key.minor / SCALE, "right")) - 1
 
 
 def wrong_rows(scenario: Scenario, keys: Sequence[Key], seed: int = 0) -> float:
-    """Which part of the rows of all answers would be those of another interval."""
+    """Compute which part of the rows of all answers would be those of another interval."""
     wrong = 0
     for number in range(scenario.types):
         starts = intervals_of(scenario, number, seed).starts

@@ -19,9 +19,9 @@ BY_FAR = 10.0
 FLAT = (0.9, 1.11)
 """A ratio within these is none that matters."""
 INDEXED = "comb_lateral"
-"""What the paper calls an index condition."""
+"""The paper calls it an index condition."""
 BASELINE = "row_value"
-"""What strategies are compared with: the reference's table, asked as the index wants it."""
+"""The baseline of the strategies: the reference's table, asked as the index wants it."""
 WAYS = ((READ, INDEXED, 0), (READ, OURS, 0), (HTTP, FROM_MEMORY, 8))
 """In which the dependence on types and intervals is looked at: the paper's way, ours, and the server."""
 AIM_CPU_MS = 0.4

@@ -401,8 +401,8 @@ def facts(record: Record) -> Iterator[tuple[str, str]]:
 
 BLOCK_BYTES = 8192
 AGAIN, AGAIN_LEAST = 0.1, 20
-"""Of the blocks that the values alone would fill, and at least so many: where more are read again, a snapshot does not
-stay in the cache."""
+"""A part of the blocks that the values alone would fill, and at least so many: where more are read again, a snapshot
+does not stay in the cache."""
 
 
 def backends(record: Record, part: str) -> list[str]:
@@ -435,7 +435,7 @@ def efficiency(found: Sequence[Measured]) -> float | None:
 
 
 def counted(record: Record, part: str, backend: str, name: str, what: str) -> float | None:
-    """What was counted of a condition."""
+    """The counts of a condition."""
     for each in record.counted:
         if (each.part, each.backend, each.name, each.what) == (part, backend, name, what):
             return each.value

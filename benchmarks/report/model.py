@@ -48,7 +48,7 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """What is drawn in one colour, and named in the key.
+    """A series: drawn in one colour, and named in the key.
 
     kind: `line`, `dots`, `bars` (from x to `until`, from `low` or the axis up to y), `band` (from x to `until` over the
     whole height), `level` (across, at y) or `at` (upright, at x). A y of None breaks a line. low, high: the ends of the

@@ -57,7 +57,7 @@ FAR_FASTER = 0.75
 TWICE = 1.8
 ANEW = 1.1
 COMMITS_MOST, READERS_MOST = 1.5, 2.0
-"""What p99 may become with moves."""
+"""The limit of p99 with moves."""
 PLANNING_MOST = 2.0
 A_THIRD = 0.4
 FEWER_PEAKS = 5.0

@@ -35,7 +35,7 @@ GROUPS = {
 }
 UNKNOWN = "not known"
 AIM_SLOPE, AIM_END = 0.2, 1 / 3
-"""What was aimed at: a fifth of the slope while the window fills, a third of the time at the end."""
+"""The aim: a fifth of the slope while the window fills, a third of the time at the end."""
 
 
 @dataclass(frozen=True, kw_only=True)

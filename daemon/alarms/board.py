@@ -19,7 +19,7 @@ AWAY_MOST_S = 600.0
 """After a restart that took longer, an alarm whose beginning the status does not tell may be another one."""
 
 JUMP_S = 5.0
-"""By so much more or less than passed, the daemon's clock was set; what is less it was slewed."""
+"""The daemon's clock was set if it differs from what passed by more; by less it was slewed."""
 
 RETURNS_WITHIN_S = 30.0
 """So long after its start a daemon has found out what was wrong before: at first it has heard of no instrument."""

@@ -56,7 +56,7 @@ class ApiService(Protocol):
 
     @property
     def intakes(self) -> "Mapping[str, Intake]":
-        """By group; all of them are there soon after the start."""
+        """Pipelines by group; all of them are there soon after the start."""
 
     @property
     def pipelines(self) -> "Mapping[str, Pipeline]":

@@ -63,7 +63,7 @@ class DecimationKeeper(Looking):
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether something is to be reduced."""
+        """True where something is to be reduced."""
         return bool(self._config.reductions)
 
     def change(self, config: Config) -> None:

@@ -175,7 +175,7 @@ def comparable(readings: Array, record: np.dtype[Any]) -> Array:
 
 
 def with_counts(block: ClosedBlock, rows: Array, duplicates: Array) -> ClosedBlock:
-    """What is placed of one run, with doubles in its revised rows, and with those that change by nothing else.
+    """All that is placed of one run, with doubles in its revised rows, and with those that change by nothing else.
 
     rows: of triggers that are there, as in `place`. duplicates: of each, int64, shape (rows,); -1 where nothing is
     known but what the row says.

@@ -96,7 +96,7 @@ class Looking(ABC):
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether the configuration asks for it; where it does not, it is tried once, and failing is no problem."""
+        """True where the configuration asks for it; where it does not, it is tried once, and failing is no problem."""
         return True
 
     async def run(self) -> None:

@@ -37,7 +37,7 @@ Number = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class Point(BaseModel):
-    """When a trigger was, by the time of its readings."""
+    """Return the time of a trigger, by the time of its readings."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -83,7 +83,7 @@ class TierKeeper(Looking):
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether there are tiers."""
+        """True where there are tiers."""
         return bool(self._config.tiers)
 
     def change(self, config: Config) -> None:

@@ -30,7 +30,7 @@ ConfigFile = Annotated[
 NamedFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="A daemon's configuration.", show_default=False)
 ]
-"""Of a command that does something else where none is named."""
+"""For a command that does something else where none is named."""
 DaemonUrl = Annotated[
     str | None,
     typer.Option(

@@ -28,7 +28,7 @@ class Feature(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class DsnForm:
-    """How the DSN of one database is written and checked, and which features the database lacks.
+    """Rules by which the DSN of one database is written and checked, and the features that the database lacks.
 
     `backends.kinds` has all else about a database.
 

@@ -36,7 +36,7 @@ class GroupDecimationConfig(Section):
 
 
 class DecimationConfig(Section):
-    """When old readings are reduced, a partition of a group at a time, the oldest first; their ledger stays.
+    """Old readings are reduced, a partition of a group at a time, the oldest first; their ledger stays.
 
     Not for MongoDB.
     """

@@ -37,7 +37,7 @@ class FolderKind(StrEnum):
 
 
 class FolderLayout(StrEnum):
-    """How a folder lies in the database, and how a snapshot is asked for."""
+    """Layout of a folder in the database, and of the question for a snapshot."""
 
     WINDOW = "window"  # rows by (since, channel); a window as long as the longest interval of each class of lengths
     BRIN = "brin"  # the same, with a BRIN index (PostgreSQL)

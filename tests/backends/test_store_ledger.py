@@ -69,7 +69,7 @@ async def test_triggers_after_a_gap(make: Make, opened: Any, rng: np.random.Gene
 
 
 async def test_a_number_that_is_placed_divides_its_gap(make: Make, opened: Any, rng: np.random.Generator) -> None:
-    """What rows say of numbers below them is as of when they closed; the question counts anew."""
+    """Rows say of numbers below them what was so when they closed; the question counts anew."""
     group = group_of(size=3, dtypes=("int16",))
     store: Store = await opened(make(group))
     await store.commit(batch_with_gaps(group, 1, [0, 1, 5], rng))  # 1, 3, 9

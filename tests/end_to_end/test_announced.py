@@ -86,7 +86,7 @@ def configured(folder: Path, dsn: str, state: Path | None = None) -> tuple[Path,
 
 
 async def ledger(dsn: str) -> dict[int, tuple[int, ...]]:
-    """By run: how many triggers, the first and the last of them, and their readings; the same in both groups."""
+    """Return by run: how many triggers, the first and the last of them, and their readings; the same in both groups."""
     connection = await asyncpg.connect(dsn)
     try:
         found = [{row[0]: tuple(row)[1:] for row in await connection.fetch(LEDGER.format(each))} for each in GROUPS]
@@ -125,7 +125,7 @@ async def test_a_daemon_that_starts_again_follows_it_once(tmp_path: Path, ending
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["running", "killed"])
 async def test_it_is_accepted_before_the_database_answers(tmp_path: Path, is_killed: bool) -> None:
-    """What came before it does not begin the new run, though it goes through assembly after it."""
+    """Readings that came before it do not begin the new run, though they go through assembly after it."""
     async with own_server() as (server, dsn):
         at = configured(tmp_path, dsn)
         with logging(*at) as daemon:

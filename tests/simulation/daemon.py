@@ -337,7 +337,7 @@ def _reader_of(drive: Drive, loop: VirtualLoop) -> Outside:
 
 
 def dead_letters_on(group: InstrumentGroup, drive: Drive, loop: VirtualLoop, retried: JournalPosition) -> Counter[int]:
-    """How often each reading is among the dead letters of a drive.
+    """Count how often each reading is among the dead letters of a drive.
 
     retried: up to where the database has those that were retried. A daemon that starts is told so, too: on a full disk
     it may be noted nowhere else.

@@ -22,7 +22,7 @@ DARK_FROM = 1_000_000
 """In the plans of seeds from here on daemons start, and die, while the database is away."""
 
 ANNOUNCED_FROM = 50_001
-"""Of the mix of restarts, in the plans of odd seeds from here on a restart is announced as daemons die around it."""
+"""In the mix of restarts, in the plans of odd seeds from here on, a restart is announced as daemons die around it."""
 
 LEAVING_FROM = 100_000_000
 """In the plans of seeds from here on senders say goodbye, and others begin in their places."""

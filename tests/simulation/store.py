@@ -23,11 +23,11 @@ from tests.simulation.loop import Life, VirtualLoop
 
 OF_CLOSING = ("run", "trigger", "time_ns", "expected", "closed_ns")
 GROWING = ("arrived", "late", "duplicates")
-"""What tells closings of a trigger apart, and its revisions, in a store that writes in parts."""
+"""Columns that tell closings of a trigger apart, and its revisions, in a store that writes in parts."""
 
 
 TAKES_OUT = True
-"""Whether a store that writes in parts takes out what did not come to its end."""
+"""True where a store that writes in parts takes out what did not come to its end."""
 
 
 class Moment(StrEnum):

@@ -40,7 +40,7 @@ async def _leave(writer: asyncio.StreamWriter) -> None:
 
 
 class Network:
-    """What lies between a client and a server, on a port of the loopback interface; a context.
+    """A relay between a client and a server, on a port of the loopback interface; a context.
 
     Args:
         server: host and port, or the path of a Unix socket.

@@ -32,7 +32,7 @@ UNMET: Document = {"code": 64, "codeName": "WriteConcernTimeout", "errmsg": "wai
 
 
 class Do(StrEnum):
-    """What happens to a command."""
+    """The fate of a command."""
 
     DROP = "drop"  # it is not carried out, and its connection ends
     LOSE = "lose"  # it is carried out, and its connection ends without an answer

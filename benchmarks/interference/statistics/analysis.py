@@ -332,7 +332,7 @@ def server_rows(blocks: Sequence[Block]) -> list[ServerRow]:
 
 
 def processor_rows(blocks: Sequence[Block]) -> list[ServerRow]:
-    """How busy the daemon and the machine were, in percent."""
+    """Load of the daemon and of the machine, in percent."""
     return _server_rows(
         blocks, lambda block: {"daemon": block.cpu_percent, "machine": block.machine_percent}, absent=0.0
     )

@@ -79,6 +79,11 @@ class Reach:
         )
 
 
+def file_of(file: Path | None, daemon: str | None, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """Return the configuration that was named; else the implied one, which says nothing of a daemon that was named."""
+    return file or (None if daemon else implied_file(environment))
+
+
 def reach(
     file: Path | None = None,
     *,
@@ -100,7 +105,7 @@ def reach(
             database lacks the feature.
         CommandFailed: the configuration file does not say where it listens, or what is given cannot be used.
     """
-    file = file or (None if daemon else implied_file(environment))
+    file = file_of(file, daemon, environment)
     loaded = load_config(file, environment, asks_database=False) if file is not None else None
     if loaded is not None and not daemon and feature is not None:
         require(loaded.config.database.backend, feature)

@@ -26,7 +26,7 @@ Revisions = dict[str, TagRevision]
 
 
 class Writes:
-    """When each process of the server last changed something, by a clock that they share.
+    """Times at which each process of the server last changed something, by a clock that they share.
 
     Args:
         memory: eight bytes for each process, which all of them have mapped.
@@ -43,7 +43,7 @@ class Writes:
 
     @property
     def last_s(self) -> float:
-        """When any of them did; 0 where none has yet."""
+        """The last of them; 0 where there is none yet."""
         return max(self._times)
 
 

@@ -97,7 +97,7 @@ class OpenRuns:
         return run
 
     def is_over(self, epoch: int) -> bool:
-        """Whether the group had this epoch, and knows nothing of it any more but that."""
+        """Tell whether the group had this epoch, and knows nothing of it any more but that."""
         return epoch in self._had and epoch not in self._epochs and epoch not in self._rows
 
     def number_of(self, epoch: int) -> int:
@@ -181,12 +181,12 @@ class OpenRuns:
         return self._runs.begin(epoch) if number is None else number
 
     def _is_of_few(self, number: int) -> bool:
-        """Whether this is an open run in which few instruments have sent triggers without an epoch."""
+        """Tell whether this is an open run in which few instruments have sent triggers without an epoch."""
         run = self.of_number(number)
         return run is not None and run.has_begun and not run.progress.is_of_most
 
     def _may_have_had(self, number: int) -> bool:
-        """Whether the group may have had this run, of an epoch that is not remembered or was not known."""
+        """Tell whether the group may have had this run, of an epoch that is not remembered or was not known."""
         is_remembered = len(self._had) < EPOCHS_MOST or number > self._highest
         return self.of_number(number) is None and (not is_remembered or number <= self._forgotten)
 

@@ -122,7 +122,7 @@ class Window:
         self._has_earlier = True
 
     def take_fewer_skipped(self) -> int:
-        """By how many fewer numbers were skipped than `skipped` said since this was asked last."""
+        """Return by how many fewer numbers were skipped than `skipped` said since this was asked last."""
         fewer, self._fewer_skipped = self._fewer_skipped, 0
         return fewer
 

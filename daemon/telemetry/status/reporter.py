@@ -84,7 +84,7 @@ class WorkloadsStatus:
 
 
 class GroupRates(NamedTuple):
-    """Of one group, a second, lately: triggers closed and committed, readings received and committed.
+    """Rates of one group, a second, lately: triggers closed and committed, readings received and committed.
 
     put_bytes: what was put where triggers wait, the mean of a minute.
     """

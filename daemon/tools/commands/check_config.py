@@ -103,7 +103,7 @@ def _of_addresses(loaded: LoadedConfig) -> Iterator[str]:
 
 
 async def _look(loaded: LoadedConfig) -> tuple[Look, list[str]]:
-    """What the databases answer, and the problems there, a line each."""
+    """Return the answers of the databases, and the problems there, a line each."""
     look = Look()
     problems: list[str] = []
     try:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from daemon.client.api.reach import Reach, reach
-from daemon.core.configuration import LoadedConfig, implied_file, load_config
+from daemon.client.api.reach import Reach, file_of, reach
+from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.outcome import examples
 from daemon.tools.options import CaFile, ConfigFile, DaemonUrl, TokenFile
 from daemon.web.secrets import from_either
@@ -42,7 +42,7 @@ def dashboard(
     time zone) and [api] (where the daemon is, and its token). On other addresses than loopback the page needs a
     password.
     """
-    file = file or (None if daemon else implied_file())
+    file = file_of(file, daemon)
     loaded = load_config(file, asks_database=False) if file is not None else None
     found = reach(file, daemon=daemon, token_file=token_file, ca=ca)
     arguments = [*page_arguments(loaded, host=host, port=port), *_of_daemon(found, ca)]

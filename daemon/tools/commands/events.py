@@ -12,8 +12,8 @@ import httpx
 import typer
 
 from daemon.client.api.asking import PATIENCE_S, DaemonGone, ask
-from daemon.client.api.reach import Reach, reach
-from daemon.core.configuration import implied_file, load_config
+from daemon.client.api.reach import Reach, file_of, reach
+from daemon.core.configuration import load_config
 from daemon.core.moments import duration_ns
 from daemon.core.monitoring.event_log import read_events
 from daemon.core.outcome import CommandFailed, examples, reason_of
@@ -53,7 +53,7 @@ def events(
 
     Where the daemon does not answer, they are read from the state folder that FILE names.
     """
-    file = file or (None if daemon else implied_file())
+    file = file_of(file, daemon)
     found = reach(file, daemon=daemon, token_file=token_file, ca=ca)
     start_ns = 0 if last is None else time.time_ns() - duration_ns(last, "--last")
     if most is None:

@@ -33,7 +33,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def dsn(mongodb_dsn: str) -> str:
-    """Where stores are made."""
+    """The place where stores are made."""
     return mongodb_dsn
 
 

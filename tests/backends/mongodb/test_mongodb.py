@@ -1,4 +1,4 @@
-"""What only MongoDB does: crashes without transactions, owners, its documents, durability."""
+"""Only MongoDB does this: crashes without transactions, owners, its documents, durability."""
 
 import asyncio
 import dataclasses

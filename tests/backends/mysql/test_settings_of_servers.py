@@ -45,7 +45,7 @@ def store_of(server: ThrowawayMariadb, schema: str, user: str, layout: Layout = 
 
 
 async def said(store: MysqlStore, error: type[StoreError]) -> str:
-    """What both a check and an opening say."""
+    """Return what both a check and an opening say."""
     lines = []
     for call in (store.check, store.open):
         with pytest.raises(error) as refused:

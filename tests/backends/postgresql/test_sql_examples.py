@@ -50,7 +50,7 @@ async def test_every_example_runs_and_gaps_are_counted_anew(postgresql_dsn: str,
 
 
 async def test_figures_and_readings_together_leave_nan_out(postgresql_dsn: str, schema: str) -> None:
-    """Of docs/decimation.md: a stretch of NaN alone, another with some, and readings that stayed around a mark."""
+    """Read docs/decimation.md on a stretch of NaN alone, another with some, and readings that stayed around a mark."""
     text = (ROOT / "docs" / "decimation.md").read_text()
     (example,) = re.findall(r"^```sql\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     store = PostgresqlStore(

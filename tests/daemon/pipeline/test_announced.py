@@ -120,7 +120,7 @@ async def test_it_has_its_place_in_what_comes_while_the_log_is_caught_up_with(tm
 
 
 async def test_a_log_that_begins_anew_has_its_records_behind_it(tmp_path: Path) -> None:
-    """Where the log is empty at a start, its records would be numbered from 1 on."""
+    """If the log is empty at a start, its records would be numbered from 1 on."""
     store = new_store()
     async with living(tmp_path / "first", store) as life:
         for trigger in OLD:

@@ -249,7 +249,7 @@ def test_any_number_of_skipped_triggers_is_placed_at_once() -> None:
 
 
 async def gaps_after_placing(first: list[int], then: list[int], *placed: list[int]) -> tuple[dict[int, int], int]:
-    """What is skipped before triggers, and what the status shows, once these have been placed, a list at a time."""
+    """Gaps before triggers, and what the status shows, once these have been placed, a list at a time."""
     async with logging_to_memory(GROUP, assembly=SMALL) as logger:
         pipeline = logger.pipelines["bpm"]
         for numbers in (first, *(then[k : k + 50] for k in range(0, len(then), 50))):
@@ -277,7 +277,7 @@ async def test_a_number_that_is_placed_is_no_longer_shown_as_skipped() -> None:
 
 
 async def test_blocks_with_readings_to_place_are_committed_together() -> None:
-    """What is placed with one block is there for the next."""
+    """Triggers that are placed with one block are there for the next."""
     async with logging_to_memory(GROUP, assembly=SMALL) as logger:
         pipeline = logger.pipelines["bpm"]
         for start in range(1, 1000, 50):

@@ -23,7 +23,7 @@ MS = 1_000_000
 
 
 def times_of(gaps_ms: list[float], triggers: int) -> Array:
-    """When triggers are, with these gaps in turn: int64 ns."""
+    """Times of triggers, with these gaps in turn: int64 ns."""
     return START_NS + np.cumsum(np.resize(gaps_ms, triggers) * MS).astype(np.int64)
 
 

@@ -41,7 +41,7 @@ def test_a_file_of_configuration_is_taken_wherever_it_stands(names: str, before:
 
 
 def test_it_is_found_without_being_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the environment, else in the folder; one that is named outranks both."""
+    """The environment outranks the folder, and one that is named outranks both."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TRIGGERLOG_CONFIG", raising=False)
     for name in ("triggerlog", "by_environment", "named"):

@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 
 def is_wanted(name: str | None, wanted: str | None) -> bool:
-    """Whether a filter lets a row with this name through."""
+    """Tell whether a filter lets a row with this name through."""
     return not wanted or name == wanted
 
 
