@@ -1,7 +1,7 @@
 """The data path of all groups: their intakes, pipelines and sources, from the first reading to the last commit."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 from backends.base import OtherJournal, SchemaMismatch, Store, StoreError
@@ -14,9 +14,10 @@ from daemon.core.outside import Outside
 from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announced import AnnouncedRuns
+from daemon.pipeline.following import Following
 from daemon.pipeline.intake import Intake, open_intake
 from daemon.pipeline.pipeline import Pipeline
-from daemon.pipeline.recovery import InStore, RecoveredGroup, ask_store, recover_group, runs_of
+from daemon.pipeline.recovery import InStore, ask_store, recover_group, runs_of
 from daemon.sources.base import Source
 from daemon.sources.counters import Counters
 from daemon.sources.kinds import make_source, tls_contexts
@@ -60,6 +61,7 @@ class DataPath:
             for section in loaded.config.groups
             if section.trigger_bits is not None
         }
+        self._following: dict[str, Following] = {}
         self._committing: list[asyncio.Task[None]] = []
 
     @fail_stop(CommandFailed)
@@ -123,20 +125,23 @@ class DataPath:
         availability_changed: Callable[[], None],
         made: Callable[[], None],
     ) -> bool:
-        """Make the pipelines, and let what journals and intakes' logs hold go on; False when `stop` came first.
+        """Make the pipelines, and let what the logs hold go on; False when `stop` came first.
 
         availability_changed: see `Pipeline`. made: called when the pipelines are there, before anything is put in.
         """
         for intake in self.intakes.values():
             intake.refuse(None)
-        recovered = await self._make_pipelines(in_store, availability_changed)
-        made()
-        # What is left half done the next start does.
-        if await done_before(stop, self._take_again(recovered)) is None:
+        if await done_before(stop, self._make_pipelines(in_store, availability_changed)) is None:
             return False
-        for name, pipeline in self.pipelines.items():
-            self._committing.append(tasks.create_task(pipeline.run(), name=f"committer {name}"))
-        return await done_before(stop, self._catch_up()) is not None
+        made()
+        for name, following in self._following.items():
+            self._committing.append(tasks.create_task(following.run(), name=f"committer {name}"))
+        return await done_before(stop, self._caught_up()) is not None
+
+    async def _caught_up(self) -> bool:
+        for following in self._following.values():
+            await following.caught_up.wait()
+        return True
 
     async def announce_run(self, epoch: int) -> dict[str, int | None]:
         """Announce a restart of the timing system to all groups; see `AnnouncedRuns.announce`."""
@@ -152,22 +157,19 @@ class DataPath:
         for counters in self._counters.values():
             await counters.close()
         self._events.taking_no_more()
-        for pipeline in self.pipelines.values():
-            pipeline.end()
+        for following in self._following.values():
+            following.end()
 
     @fail_stop(OSError)
     async def finish(self) -> None:
-        """Commit what is here, as far as the database lets it, and close pipelines and intakes."""
+        """Commit what is here, as far as the database lets it, and close pipelines and logs."""
         if self._committing:
             _, late = await asyncio.wait(self._committing, timeout=COMMIT_WITHIN_S)
             await end_tasks(*late)
+        for pipeline in self.pipelines.values():
+            await pipeline.close(COMMIT_WITHIN_S)
         # Together: each may have to wait for the disk, and all of them are to get as far as they can.
-        closing = (pipeline.close(COMMIT_WITHIN_S) for pipeline in self.pipelines.values())
-        for problem in await asyncio.gather(*closing, return_exceptions=True):
-            if problem is not None:
-                raise problem
-        for intake in self.intakes.values():
-            await intake.end()
+        await asyncio.gather(*(intake.end() for intake in self.intakes.values()))
 
     @fail_stop()
     async def close_sources(self) -> None:
@@ -191,9 +193,8 @@ class DataPath:
         pipelines = (part for each in (self.pipelines, self.intakes) for way in each.values() for part in way.parts())
         return [*pipelines, *(part for source in self.sources for part in source.parts())]
 
-    async def _make_pipelines(
-        self, in_store: dict[str, InStore], availability_changed: Callable[[], None]
-    ) -> dict[str, RecoveredGroup]:
+    @fail_stop(CommandFailed, OSError)
+    async def _make_pipelines(self, in_store: dict[str, InStore], availability_changed: Callable[[], None]) -> bool:
         recovered = {
             section.name: await recover_group(
                 in_store[section.name],
@@ -202,7 +203,8 @@ class DataPath:
                 self._state_dir,
                 self._events,
                 outside=self._outside,
-                durability=durability_of(section, self._config),
+                log=self.intakes[section.name].log,
+                in_log=self.intakes[section.name].found_readings,
             )
             for section in self._config.groups
         }
@@ -220,33 +222,21 @@ class DataPath:
                 clock=self._outside.clock,
                 availability_changed=availability_changed,
                 superseded=partial(self._superseded, section.name),
-                pinned=self.intakes[section.name].stretches,
+                kept=self.intakes[section.name].as_kept,
             )
-        return recovered
-
-    @fail_stop(OSError)
-    async def _take_again(self, recovered: Mapping[str, RecoveredGroup]) -> None:
-        """Go on from what journals that come back hold."""
-        for name, found in recovered.items():
-            if found.was_elsewhere:
-                # A journal whose id the disk does not take has another one at the next start, which doubts again.
-                await self.intakes[name].doubt(waits=found.journal is None or not found.journal.has_deferred)
-            self.pipelines[name].take_again(found.again)
-
-    @fail_stop()
-    async def _catch_up(self) -> None:
-        """Let what the intakes' logs hold go on: each as far as its own pipeline has room."""
-        async with asyncio.TaskGroup() as catching_up:
-            for name, intake in self.intakes.items():
-                catching_up.create_task(
-                    intake.catch_up(self.pipelines[name], self._announced), name=f"catching up {name}"
-                )
+        for name, pipeline in self.pipelines.items():
+            intake = self.intakes[name]
+            if intake.log is not None and recovered[name].was_elsewhere:
+                # A log whose id the disk does not take has another one at the next start, which doubts again.
+                await intake.doubt(waits=not intake.log.has_deferred)
+            self._following[name] = Following(intake, pipeline, self._announced, self._store, self._config)
+        return True
 
 
 def _way_out(group: str, readings: int) -> str:
     """Say how readings are stored that only the refused configuration fits, and that may be acknowledged."""
     return (
-        f"; {readings:,} readings of group {group} that came with this configuration are in the intake's log, and fit"
+        f"; {readings:,} readings of group {group} that came with this configuration are in the journal, and fit"
         " no other: to store them, start the daemon with it and another `schema` until `triggerlog reconcile` finds"
         " none waiting, and only then set `channels` and `schema` to what is there, where they count as lost"
     )

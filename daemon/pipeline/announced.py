@@ -153,8 +153,10 @@ class AnnouncedRuns:
             after_run = announcement.groups[group].after_run
             if after_run is None or begun <= after_run:
                 self._pending[group].append(announcement)
-            else:
-                del announcement.groups[group]
+
+    def begin_again(self, group: str) -> None:
+        """Take all announcements of a group for ones that it has not followed; `begin` has to follow."""
+        self._pending[group] = deque(each for each in self._kept if group in each.groups)
 
     def next_place(self, group: str) -> int:
         """Return the record of the intake's log behind which a group has an announcement to follow, else NO_RECORD."""

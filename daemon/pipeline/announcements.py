@@ -127,17 +127,6 @@ class Announcements:
             self._info(f"senders were held back for {since_ns / 1e9:.1f} s")
         self._backpressure_ns = moment
 
-    def journal_problem(self, problem: str | None) -> None:
-        """The journal takes nothing, or, without a problem, it is written again."""
-        if problem is None:
-            self._info("the journal is written again")
-        else:
-            self._error(f"the journal takes nothing: {problem}")
-
-    def journal_not_synced(self, error: OSError) -> None:
-        """What is in the journal may be lost with the machine."""
-        self._error(f"the journal is not on the disk: {error}")
-
     def left(self, readings: int, within_s: float, *, in_journal: bool) -> None:
         """So many readings are not committed at the end."""
         if not readings:
@@ -148,35 +137,18 @@ class Announcements:
         else:
             self._error(f"{text} are not in the database; TCP senders that ask for acknowledgements still have theirs")
 
-    def left_at_risk(self, readings: int) -> None:
-        """So many readings were committed, may be lost by the database, and could not be written into the journal."""
-        if readings:
-            self._error(
-                f"{readings} readings that were committed last are not in the journal, which could not be written: they"
-                " are lost if the database's server has crashed since, or crashes within the next moments"
-            )
-
-    def journal_unreadable(self, amount: Amount) -> None:
-        """The journal held this, and it could not be read any more."""
-        self._error(
-            f"{amount.readings} readings in the journal could not be read any more; what was left of them is in its"
-            " folder `damaged`"
+    def commits_lost(self, durability: Durability) -> None:
+        """The database no longer has all that it acknowledged."""
+        self._warning(
+            f"the database no longer has all that it acknowledged ({durability}); what the journal has of it is"
+            " committed again"
         )
 
-    def commits_lost(self, durability: Durability, regained: Amount, lost_readings: int) -> None:
-        """The database no longer has all that it acknowledged; regained is committed again, the rest is lost."""
-        if not regained.readings + lost_readings:
-            self._warning("its position in the database was gone, and is written again")
-            return
-        text = f"the database no longer has all that it acknowledged ({durability})"
-        if regained.readings:
-            text += f"; {regained.readings} readings were still in the journal, and are committed again"
-        if not lost_readings:
-            self._warning(text)
-            return
+    def readings_lost(self, durability: Durability, readings: int) -> None:
+        """So many readings that the database has lost were not in the log any more."""
         self._error(
-            f"{text}; {lost_readings} readings are lost. Was it restored from a copy, or does its disk keep less than"
-            " the server believes? See `triggerlog reconcile`"
+            f"the database no longer has all that it acknowledged ({durability}); {readings} readings are lost. Was it"
+            " restored from a copy, or does its disk keep less than the server believes? See `triggerlog reconcile`"
         )
 
     def rejected(self, letters: Sequence[Letter]) -> None:

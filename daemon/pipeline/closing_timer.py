@@ -7,11 +7,10 @@ from daemon.core.outside.clock import Instant
 from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.assembly import Assembly, ReportAssembly
-from daemon.pipeline.backlog import Backlog
 
 
 class ClosingTimer:
-    """Closes what is due, unless the backlog is full.
+    """Closes what is due, unless nothing may come (`is_held`).
 
     due: called when the deadline of assembly has come; the timer may be armed again then.
     """
@@ -20,18 +19,18 @@ class ClosingTimer:
         self,
         now: Callable[[], Instant],
         assembly: Assembly | ReportAssembly,
-        backlog: Backlog,
+        is_held: Callable[[], bool],
         due: Callable[[], None],
     ) -> None:
         self._now = now
         self._assembly = assembly
-        self._backlog = backlog
+        self._is_held = is_held
         self._due = due
         self._timer: asyncio.TimerHandle | None = None
 
     def arm(self) -> None:
         """Wait for the deadline, unless that is waited for already."""
-        if self._timer is not None or self._backlog.is_full:
+        if self._timer is not None or self._is_held():
             return
         deadline = self._assembly.deadline_ns
         if deadline is not None:
@@ -52,7 +51,7 @@ class ClosingTimer:
     def part(self, name: str) -> Part:
         """What has to move, for the watchdog. name: as it says it."""
         deadline = self._assembly.deadline_ns
-        is_overdue = deadline is not None and deadline < self._now().monotonic_ns and not self._backlog.is_full
+        is_overdue = deadline is not None and deadline < self._now().monotonic_ns and not self._is_held()
         return Part(name=name, steps=deadline or 0, is_busy=is_overdue)
 
     @fail_stop()

@@ -36,11 +36,6 @@ class DroppedPeriods:
         self.spans = spans_of(self._periods)
         self._doubt(period)
 
-    def were_set_aside(self, times: Array) -> None:
-        """What came late for triggers of these times (int64 ns, shape (n,)) may be set aside, or was."""
-        if len(times):
-            self._doubt(Span(start_ns=int(times.min()), end_ns=int(times.max()) + 1))
-
     def has(self, period: Period) -> bool:
         """Whether a period is one of them."""
         return period in self._periods

@@ -1,25 +1,21 @@
-"""What the journal and the database keep of a group beside its readings: sessions, and the runs of epochs.
+"""What the database keeps of a group beside its readings: sessions, and the runs of epochs.
 
-Each closed block changes it; it is written with the blocks: beside the position in the transaction that holds them, and
-in the head of each segment of the journal, from where the blocks lead on.
+Each closed block changes it; it is written beside the position, in the transaction that holds the blocks.
 """
 
 import struct
-import threading
-from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
 
 from daemon.pipeline.assembly import EPOCHS_MOST
-from schemas.batch import ClosedBlock, JournalPosition
+from schemas.batch import ClosedBlock
 from schemas.readings import Array
 from schemas.sessions import GONE, NO_SESSIONS, SESSION
 
-_HEAD = struct.Struct("<4sIIQQ")
+_HEAD = struct.Struct("<4sII16x")
 _MAGIC = b"TLS1"
-_NOWHERE = (0, 0)
 
 EPOCH_RUN: np.dtype[Any] = np.dtype([("epoch", "<u4"), ("run", "<i4")])
 
@@ -28,19 +24,12 @@ class DurableState:
     """Sessions and runs as they are after a closed block; never changed, but followed by another.
 
     sessions: SESSION, shape (s,), ascending, none of them GONE. runs: by epoch, the one heard longest ago first; at the
-    end that which the group is in: one that more than one instrument sent, if any. database: journal and number of the
-    position that the database was known to have; only what the journal keeps says so.
+    end that which the group is in: one that more than one instrument sent, if any.
     """
 
-    def __init__(
-        self,
-        sessions: Array = NO_SESSIONS,
-        runs: dict[int, int] | None = None,
-        database: tuple[int, int] = _NOWHERE,
-    ) -> None:
+    def __init__(self, sessions: Array = NO_SESSIONS, runs: dict[int, int] | None = None) -> None:
         self.sessions = sessions
         self.runs = runs or {}
-        self.database = database
 
     def after(self, blocks: Iterable[ClosedBlock]) -> "DurableState":
         """The state after these blocks, in their order."""
@@ -52,31 +41,12 @@ class DurableState:
                 runs = _with_runs(runs, block.ledger)
         return self if sessions is self.sessions and runs is self.runs else DurableState(sessions, runs)
 
-    def disputed(self, others: Set[tuple[int, int]]) -> set[int]:
-        """The epochs whose run is another epoch's by these pairs of epoch and run."""
-        taken = {run for _, run in others}
-        return {epoch for epoch, run in self.runs.items() if run in taken and (epoch, run) not in others}
-
-    def further(self, other: Self, others: Set[tuple[int, int]] = frozenset()) -> "DurableState":
-        """The further of both for each session, and the runs of both: for what is known from two places.
-
-        A run that both gave, each to another epoch, is that of this one's; the other epoch has none yet. Nor has one
-        whose run is another epoch's in other groups: `others`, pairs of epoch and run.
-        """
-        by_key = {row[0]: row for row in self.sessions.tolist()}
-        for row in other.sessions.tolist():
-            mine = by_key.get(row[0], row)
-            by_key[row[0]] = (row[0], *(max(pair) for pair in zip(mine[1:], row[1:], strict=True)))
-        taken, disputed = set(self.runs.values()), other.disputed(others)
-        runs = {epoch: run for epoch, run in other.runs.items() if run not in taken and epoch not in disputed}
-        return DurableState(np.array(sorted(by_key.values()), SESSION), runs | self.runs)
-
-    def encode(self, database: tuple[int, int] = _NOWHERE) -> bytes:
+    def encode(self) -> bytes:
         """As bytes: how many there are, the runs, the sessions; none where there is nothing."""
-        if not self.runs and not len(self.sessions) and database == _NOWHERE:
+        if not self.runs and not len(self.sessions):
             return b""
         runs = np.array(list(self.runs.items()), EPOCH_RUN)
-        head = _HEAD.pack(_MAGIC, len(runs), len(self.sessions), *database)
+        head = _HEAD.pack(_MAGIC, len(runs), len(self.sessions))
         return head + runs.tobytes() + self.sessions.tobytes()
 
     @classmethod
@@ -90,13 +60,13 @@ class DurableState:
             return cls()
         if len(data) < _HEAD.size or data[:4] != _MAGIC:
             raise ValueError("the state beside the position is none of this version")
-        _, run_count, session_count, *database = _HEAD.unpack_from(data)
+        _, run_count, session_count = _HEAD.unpack_from(data)
         end = _HEAD.size + run_count * EPOCH_RUN.itemsize
         if len(data) != end + session_count * SESSION.itemsize:
             raise ValueError("the state beside the position is not whole")
         runs = np.frombuffer(data, EPOCH_RUN, count=run_count, offset=_HEAD.size)
         sessions = np.frombuffer(data, SESSION, count=session_count, offset=end).copy()
-        return cls(sessions, dict(runs.tolist()), (database[0], database[1]))
+        return cls(sessions, dict(runs.tolist()))
 
 
 def may_have(epoch: int, run: int, *known: Collection[tuple[int, int]]) -> bool:
@@ -116,50 +86,6 @@ def runs_in(states: Mapping[str, bytes], group: str) -> tuple[set[tuple[int, int
     for name, data in states.items():
         (own if name == group else others).update(DurableState.decode(data).runs.items())
     return own, others
-
-
-class States:
-    """The states after the newest blocks, by number, for the journal, which writes them later and in its own thread.
-
-    The heads of its segments note with them where the database was known to be.
-    """
-
-    def __init__(self, first: DurableState | None = None, position: JournalPosition | None = None) -> None:
-        self._lock = threading.Lock()
-        self.begin(first or DurableState(), position or JournalPosition(sequence=0))
-
-    def begin(self, first: DurableState, position: JournalPosition) -> None:
-        """Begin with this state, and with the database at this position."""
-        self._first = first
-        self._after: deque[tuple[int, DurableState]] = deque()
-        self._database = (position.journal, position.sequence)
-
-    def note(self, number: int, state: DurableState) -> None:
-        """Take the state after the block with this number, which is higher than all before."""
-        with self._lock:
-            if not self._after or self._after[-1][1] is not state:
-                self._after.append((number, state))
-
-    def forget(self, number: int, *, in_database_of: int | None = None) -> None:
-        """No segment will begin with a block of this number, or a lower one.
-
-        in_database_of: the id of the journal, where that is because the database has them.
-        """
-        with self._lock:
-            if in_database_of is not None:
-                self._database = (in_database_of, number)
-            while self._after and self._after[0][0] < number:
-                self._first = self._after.popleft()[1]
-
-    def before(self, number: int) -> bytes:
-        """What the head of a segment holds whose first block has this number."""
-        with self._lock:
-            state = self._first
-            for after, there in self._after:
-                if after >= number:
-                    break
-                state = there
-            return state.encode(self._database)
 
 
 def _changed(sessions: Array, changes: Array) -> Array:

@@ -9,6 +9,7 @@ from daemon.pipeline.assembly import Assembly, AssemblyCounts, ReportAssembly
 from daemon.pipeline.backlog import Backlog
 from daemon.pipeline.committer import CommitCounts, Committer
 from daemon.pipeline.dead_letters import DeadLetters
+from daemon.pipeline.intake_log import IntakeState
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.losses import Losses
 from schemas.api.status import Recent
@@ -25,18 +26,17 @@ class PipelineFigures:
     run, newest: the run under way, and its highest trigger closed. brief_runs: those of one trigger up to it.
     open, assembling: triggers being put together, and their readings.
     assembled: counts of the assembly.
-    recovered: what the journal held at the start and the database lacked.
-    waiting: closed and not committed yet, in memory or in the journal alone.
-    memory_bytes, journal_bytes: what that takes. room_bytes: what is still free of the place where triggers wait.
-    put_bytes: what all that was put there took.
+    waiting: closed and not committed yet, in memory or in the log alone.
+    memory_bytes: what that takes. journal_bytes: what the log takes of the disk. room_bytes: what is still free of the
+    place where readings wait: of the log, or of memory where none is kept. put_bytes: what all that was put there took.
     is_full: whether senders are held back.
-    journal_problem: why the journal takes nothing.
+    journal_problem: why the log cannot be written.
     committed: counts of the committer. committed_ns: when it committed last (CLOCK_MONOTONIC); 0 for never.
     account_at_start: what the store had of this logger when it started.
     store_problem, store_problem_since_ns: why commits fail, and since when (CLOCK_MONOTONIC). asked_ns: since when the
     store owes an answer; 0 where it owes none.
     at_risk, risk_ms: acknowledged readings that a crash of the server could lose, and how young they may be.
-    lost: acknowledged, or in the journal, and gone.
+    lost: acknowledged by the database in this process, and gone.
     dead_letters: what is in them now. letters_aside, aside_since_ns: the readings of it that were set aside, and since
     when there are any (UTC). retried: readings that were committed from there. discarded: of those that the database
     rejected, the readings that were discarded from there.
@@ -52,7 +52,6 @@ class PipelineFigures:
     open: int
     assembling: int
     assembled: AssemblyCounts
-    recovered: Amount
     waiting: Amount
     memory_bytes: int
     journal_bytes: int
@@ -123,18 +122,19 @@ def figures_of(
     committer: Committer,
     dead_letters: DeadLetters,
     *,
+    counts: AssemblyCounts,
+    log: IntakeState | None,
     losses: Losses,
-    recovered: Amount,
+    lost: Amount,
+    is_full: bool,
     retried: int,
     now: Instant,
 ) -> PipelineFigures:
     """All counts and amounts as they are now.
 
-    recovered: what the journal held at the start and the database lacked. retried: see `PipelineFigures`.
+    counts: of the assembly. log: how far the log is. lost, is_full, retried: see `PipelineFigures`.
     """
-    counts, attempts = assembly.counts, committer.attempts
-    lost = replace(backlog.lost)
-    lost.change(committer.lost.triggers, committer.lost.readings, committer.lost.blocks)
+    attempts = committer.attempts
     return PipelineFigures(
         dropped=dict(losses.dropped),
         lost_before=dict(losses.lost),
@@ -145,15 +145,14 @@ def figures_of(
         newest=assembly.newest,
         open=assembly.open,
         assembling=assembly.held,
-        assembled=replace(counts, refused=dict(counts.refused), aside=dict(counts.aside)),
-        recovered=recovered.plus(backlog.came_back),
+        assembled=counts.copy(),
         waiting=backlog.waiting,
         memory_bytes=backlog.memory_bytes,
-        journal_bytes=backlog.journal_bytes,
-        room_bytes=backlog.room_bytes,
+        journal_bytes=0 if log is None else log.nbytes,
+        room_bytes=backlog.room_bytes if log is None else log.room,
         put_bytes=backlog.put_bytes,
-        is_full=backlog.is_full,
-        journal_problem=backlog.problem,
+        is_full=is_full,
+        journal_problem=None if log is None else log.problem,
         committed=replace(committer.counts),
         committed_ns=committer.committed_ns,
         account_at_start=committer.account.at_start,

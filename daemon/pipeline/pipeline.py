@@ -1,7 +1,8 @@
 """The pipeline of one group: its parts, joined in the order of the data's way. Sources put blocks in."""
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,19 +14,19 @@ from daemon.core.outside.clock import Instant
 from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announcements import Announcements
-from daemon.pipeline.assembly import Joined, Origin, Runs
-from daemon.pipeline.closed_blocks import readings_of
+from daemon.pipeline.assembly import AssemblyCounts, Joined, Origin, Runs
+from daemon.pipeline.backlog import Backlog
 from daemon.pipeline.closing_timer import ClosingTimer
 from daemon.pipeline.committer import Committer
-from daemon.pipeline.construction import assembly_of, backlog_of, change_limits
+from daemon.pipeline.construction import assembly_of, max_memory
 from daemon.pipeline.dropped import DroppedPeriods
 from daemon.pipeline.figures import PipelineFigures, figures_of
 from daemon.pipeline.instruments import Instruments
+from daemon.pipeline.intake_log import Kept
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.letters_on_request import LettersOnRequest
 from daemon.pipeline.losses import Losses
-from daemon.pipeline.placing import to_place, without
-from daemon.pipeline.recovery import RecoveredGroup
+from daemon.pipeline.recovery import InStore, Recalled, RecoveredGroup, recall
 from schemas.api.status import BRIEF_RUNS_MOST
 from schemas.batch import ClosedBlock, Durability, Layout
 from schemas.config import Config
@@ -36,13 +37,14 @@ from schemas.retention import Period
 class Pipeline:
     """One group on its way from block to commit.
 
-    Everything but `run` and `close` is called on the event loop and returns at once.
+    Everything but `run`, `begin_again` and `close` is called on the event loop and returns at once.
 
     availability_changed: called when the store goes away or comes back, as commits show it.
     superseded: called when the store is at the position of another journal: this process can commit nothing more.
-    pinned: sessions of which the intake's log may hold something.
+    kept: the log that has all that comes, until the database does; None where none is kept.
     instruments: how each instrument is. letters: its dead letters, as operators deal with them. dropped: what of the
     group was dropped by retention. heard_s: when an earlier process heard a session last, UTC; 0 where none is known.
+    lost_of: by session, from which number to which the database had its readings, and has lost them.
     """
 
     def __init__(
@@ -59,25 +61,34 @@ class Pipeline:
         clock: Clock,
         availability_changed: Callable[[], None] = lambda: None,
         superseded: Callable[[OtherJournal], None] = lambda error: None,
-        pinned: Container[int] = (),
+        kept: Kept | None = None,
     ) -> None:
         self.group = group
+        self._config = config
+        self._clock = clock
         self._now = clock.now
+        self._runs = runs
+        self._kept = kept
         self.layout = layout
         self.durability = durability
         self.instruments = Instruments(group, config.alarms, events)
         self._announcements = Announcements(group.name, events, reports=group.reports)
-        self._announcements.remember(recovered.history)
-        self._recovered = recovered.amount
-        self.heard_s = int(recovered.state.sessions["seen_s"].max(initial=0))
+        self._announcements.remember(recovered.recalled.history)
+        self.heard_s = int(recovered.recalled.state.sessions["seen_s"].max(initial=0))
         self._losses = Losses()
         if recovered.lost:
             self.note_lost(recovered.lost, "database")
             self._announcements.lost_at_start()
-        self._assembly = assembly_of(group, config, runs, recovered, pinned)
-        self._backlog = backlog_of(
-            config, recovered, clock, self._announcements, full=self._full, spooled=self._spooled
-        )
+        self.lost = Amount()  # committed by this process, and nowhere any more
+        self.lost_of: Mapping[int, tuple[int, int]] = {}
+        self._behind = Amount(), 0  # what the database was found to have lost, of this process and of earlier ones
+        self._is_live = False  # all that came before has gone through
+        self.has_ended = False
+        self._carried, self._again = AssemblyCounts(), AssemblyCounts()  # counted before; of that, again
+        self._is_known = False  # what goes through was counted before
+        self._holds_back = False
+        self._on_settled: list[Callable[[], None]] = []
+        self._on_full: list[Callable[[bool], None]] = []
         self._dead_letters = recovered.dead_letters
         writing = asyncio.Lock()
         self.letters = LettersOnRequest(
@@ -89,6 +100,7 @@ class Pipeline:
             lost=lambda readings: self.note_lost(readings, "database"),
         )
         self.dropped = DroppedPeriods((each.period for each in recovered.dropped), recovered.reduced)
+        self._make(recovered.recalled, after=recovered.position.sequence)
         self._committer = Committer(
             store,
             group,
@@ -101,74 +113,112 @@ class Pipeline:
             settled=self._settled,
             availability_changed=availability_changed,
             superseded=superseded,
-            placed=self._assembly.note_placed,
-            lost_before=lambda readings: self.note_lost(readings, "database"),
+            acknowledged=(lambda position: None) if kept is None else kept.note_acknowledged,
+            placed=self._note_placed,
             found=recovered.position,
             journal=recovered.id,
             formerly=recovered.formerly,
-            formerly_upto=recovered.reach,
+            formerly_upto=recovered.position.sequence,
             writing=writing,
             dropped=self.dropped,
         )
-        self._timer = ClosingTimer(self._now, self._assembly, self._backlog, self._close_due)
-        self._has_ended = False
-        self._on_settled: list[Callable[[], None]] = []
-        self._on_full: list[Callable[[bool], None]] = []
+
+    def _make(self, recalled: Recalled, *, after: int) -> None:
+        """Make what begins again: assembly, and the backlog, whose first block has the number behind `after`."""
+        pinned = () if self._kept is None else self._kept.stretches
+        self._assembly = assembly_of(self.group, self._config, self._runs, recalled, pinned)
+        self._backlog = Backlog(
+            after=after,
+            state=recalled.state,
+            clock=self._clock,
+            max_memory=max_memory(self._config),
+            has_log=self._kept is not None,
+            full=self._full,
+        )
+        self._timer = ClosingTimer(self._now, self._assembly, lambda: self._holds_back, self._close_due)
 
     @fail_stop()
     def change(self, config: Config) -> None:
         """Take over what of a configuration can change while the daemon runs."""
+        self._config = config
         self._committer.change(config)
         self.instruments.change(config.alarms)
-        change_limits(self._backlog, config)
+        self._backlog.change_limit(max_memory(config))
         self._assembly.change_timeout(int(config.assembly.timeout_ms * 1e6))
         self._timer.arm_again()
 
     @fail_stop()
-    async def run(self) -> None:
-        """Commit until `end`, then until nothing is left."""
-        self._backlog.start()
-        self._note_recovered()
-        await self._committer.run()
+    async def run(self) -> bool:
+        """Commit until `end`, then until nothing is left; return True where it has to begin again with the log."""
+        while await self._committer.run():
+            if self._kept is not None:
+                return not self.has_ended
+            await self._go_on_without_log()
+        return False
+
+    async def _go_on_without_log(self) -> None:
+        found, is_alone = await self._committer.find()
+        mine, before = self._committer.account.go_back(found, is_alone=is_alone)
+        self._committer.go_on_without_log()
+        self._behind = mine, before
+        self.note_came_again(0)
+
+    @fail_stop()
+    def begin_again(self, in_store: InStore) -> None:
+        """Forget what has come by now: the log has it, and the database is where it says. It is read from now on."""
+        self._timer.disarm()
+        found = in_store.position
+        self._carried, self._is_known, self._again = self._counts(), True, AssemblyCounts()
+        is_alone = not found.sequence and len(in_store.tail) > 0
+        mine, before = self._committer.account.go_back(found, is_alone=is_alone)
+        self._behind = mine, before
+        recalled = recall(in_store, self.group, self._config, self._dead_letters)
+        self.lost_of = {}
+        if mine.readings + before:
+            self._announcements.commits_lost(self.durability)
+            there = {int(row["session"]): int(row["settled"]) for row in recalled.state.sessions}
+            was = self._assembly.sessions.committed()
+            self.lost_of = {session: (there.get(session, 0), upto) for session, upto in was.items()}
+        self._is_live = False
+        self._make(recalled, after=max(self._backlog.last, found.sequence))
+        self._holds_back = False
+        self._committer.go_on_with(self._backlog, found)
+
+    def note_came_again(self, readings: int) -> None:
+        """So many readings that the database had lost came from the log again; the others are lost."""
+        mine, before = self._behind
+        self._behind, self.lost_of = (Amount(), 0), {}
+        lost = max(0, mine.readings + before - readings)
+        own = min(lost, mine.readings)
+        self.lost.change(0, own, 0)
+        if lost > own:
+            self.note_lost(lost - own, "database")
+        if lost:
+            self._announcements.readings_lost(self.durability, lost)
+
+    def go_beyond_known(self) -> None:
+        """What goes through from now on was not counted before."""
+        if self._is_known:
+            self._again, self._is_known = self._assembly.counts.copy(), False
 
     @fail_stop()
     def end(self) -> None:
-        """Close the open triggers and let `run` return when all is committed."""
+        """Close the open triggers and let `run` return when all is committed.
+
+        What was only read in part the next start reads from the log.
+        """
         self._timer.disarm()
-        self._handle(self._assembly.flush(self._now()), rearm=False)
-        self._has_ended = True
+        if self._is_live:
+            self._handle(self._assembly.flush(self._now()), rearm=False)
+        self.has_ended = True
         self._backlog.end()
 
     @fail_stop()
     async def close(self, within_s: float) -> None:
-        """Put what is not committed on the disk, let go of the journal, and report what is left.
-
-        within_s: for how long `run` was waited for, and for how long the disk is waited for.
-        """
+        """Report what is left; within_s: for how long `run` was waited for."""
         await self.letters.end()
-        try:
-            self._announcements.left_at_risk(await self._backlog.close(within_s, self._committer.has))
-        except OSError as error:
-            self._announcements.journal_not_synced(error)
-        is_safe = self.has_journal and self._backlog.problem is None
+        is_safe = self._kept is not None and self._kept.state.problem is None
         self._announcements.left(self.waiting.readings, within_s, in_journal=is_safe)
-
-    def take_again(self, blocks: Iterable[ClosedBlock]) -> None:
-        """Take the readings of closed blocks that belong to no history: of a journal that comes back, behind a hole.
-
-        What of them is stored, or in the journal, is found by its epoch, trigger and instrument. What can be placed
-        nowhere stays set aside: where its place is taken, nothing proves that it is by the same reading. Called before
-        anything else comes in.
-        """
-        with self._assembly.taking_again():
-            for block in blocks:
-                gone = to_place(block)
-                self._handle(self._assembly.take_again(readings_of(without(block, ~gone)), self._now()), rearm=False)
-                aside = without(block, gone).aside
-                if aside is not None:
-                    self._handle(self._assembly.set_aside_again(aside, self._now()), rearm=False)
-            self._handle(self._assembly.flush(self._now()), rearm=False)
-        self._backlog.drop_others()
 
     # --- for the intake, and for sources by way of it -----------------------------------------------------------
 
@@ -179,7 +229,7 @@ class Pipeline:
         """
         run = self._assembly.run
         self._handle(self._assembly.receive(block, origin, self._now() if moment is None else moment))
-        if self._assembly.run != run:
+        if self._assembly.run != run and not self._is_known:
             self._announcements.run_restarted(run, self._assembly.run)
             if self._assembly.brief_runs >= BRIEF_RUNS_MOST:
                 self._announcements.epochs_change()
@@ -187,7 +237,7 @@ class Pipeline:
             self._report_settled()
 
     def receive_kept(self, block: Array, origin: Origin, moment: Instant) -> None:
-        """Take readings that the intake's log kept, and may have acknowledged: none of them is refused for room."""
+        """Take readings that the log kept, and may have acknowledged: none of them is refused for room."""
         self._assembly.receipts.promise(origin)
         self.receive(block, origin, moment)
 
@@ -210,8 +260,12 @@ class Pipeline:
         self._handle(self._assembly.take_again(readings, moment, own))
 
     def end_taking_again(self) -> None:
-        """All that came before the start, or before the database answered, has been taken."""
+        """All that came before has been taken: what comes now, and does not fit into memory, the log has."""
         self._assembly.end_taking_again(self._now())
+        self._is_live = True
+        self._backlog.forget_what_does_not_fit()
+        if self._kept is not None and self._holds_back:
+            self._hold_back(False)
 
     def drop(self, reason: str, count: int) -> None:
         """Count readings that a source had to throw away."""
@@ -224,13 +278,13 @@ class Pipeline:
 
     @property
     def is_full(self) -> bool:
-        """Whether the backlog is at its limit, so that sources hold back."""
-        return self._backlog.is_full
+        """Whether the backlog is at its limit, so that nothing more should come in."""
+        return self._holds_back
 
     @property
-    def has_journal(self) -> bool:
-        """Whether senders may ask for `spooled`."""
-        return self._backlog.has_journal
+    def has_log(self) -> bool:
+        """Whether what comes is kept until the database has it."""
+        return self._kept is not None
 
     def subscribe(self, *, settled: Callable[[], None], full: Callable[[bool], None]) -> None:
         """Call `settled` when acknowledgements may have moved on, `full` when backpressure begins (True) or ends."""
@@ -241,17 +295,16 @@ class Pipeline:
         """Count readings that are proven lost before they came, or before this process began."""
         self._losses.lose(readings, reason, self._now())
 
-    def connect(self, *, spooled: bool, session: int | None = None, first: int = 0, upto: int | None = None) -> Joined:
+    def connect(self, *, session: int | None = None, first: int = 0, upto: int | None = None) -> Joined:
         """Let a sender that wants acknowledgements begin, or go on with its session.
 
-        spooled: the journal is enough for it. session: `schemas.sessions.session_key`; first: the number of the first
-        reading that the sender still has; upto: that of the first one that it has not sent yet, if it says so.
+        session: `schemas.sessions.session_key`; first: the number of the first reading that the sender still has; upto:
+        that of the first one that it has not sent yet, if it says so.
 
         Raises:
             ProtocolError: there are too many sessions.
         """
-        joined = self._assembly.sessions.connect(session, first=first, upto=upto, spooled=spooled, now=self._now())
-        self._backlog.sync_at_once(self._assembly.receipts.wants_spooled)
+        joined = self._assembly.sessions.connect(session, first=first, upto=upto, now=self._now())
         if joined.lost:
             self.note_lost(joined.lost, "sender")
             self._announcements.lost_by_sender(joined.lost)
@@ -262,12 +315,11 @@ class Pipeline:
         return self._assembly.sessions.known(session)
 
     def keeps(self, column: int, after: int | None) -> None:
-        """Let the intake's log be enough for a sender, or not; see `Receipts.keeps`."""
+        """Let the log be enough for a sender, or not; see `Receipts.keeps`."""
         self._assembly.receipts.keeps(column, after)
-        self._backlog.sync_at_once(self._assembly.receipts.wants_spooled)
 
     def kept(self, column: int, upto: int) -> None:
-        """Take note of how far the intake's log has a sender's readings on the disk."""
+        """Take note of how far the log has a sender's readings on the disk."""
         self._assembly.receipts.kept(column, upto)
 
     def come(self, columns: Array) -> Array:
@@ -285,13 +337,12 @@ class Pipeline:
 
     @property
     def safe_upto(self) -> int:
-        """The closed blocks up to this number are on the disk, or in the database where it cannot lose them."""
+        """The closed blocks up to this number are in the database, where it cannot lose them."""
         return self._backlog.safe_upto
 
     def disconnect(self, column: int, *, ended: bool = False) -> None:
         """Take note that a sender is gone; ended: it said goodbye, and everything of it is acknowledged."""
         self._assembly.sessions.disconnect(column, ended=ended)
-        self._backlog.sync_at_once(self._assembly.receipts.wants_spooled)
 
     def acknowledged(self) -> tuple[Array, Array]:
         """Up to which number each column is settled, and how many of these were refused; see `Receipts`."""
@@ -307,8 +358,9 @@ class Pipeline:
         self._assembly.sessions.tidy(self._now())
         is_full = self._dead_letters.room <= 0
         self._assembly.let_set_aside(not is_full)
-        self._announcements.no_room_aside(self._assembly.counts.refused.get("no_room_aside", 0), is_full=is_full)
-        self._losses.note_skipped(self._assembly.counts.skipped, self._now())
+        counts = self._counts()
+        self._announcements.no_room_aside(counts.refused.get("no_room_aside", 0), is_full=is_full)
+        self._losses.note_skipped(counts.skipped, self._now())
 
     def ended(self, epoch: int) -> int | None:
         """The run of an epoch that is over: it can be announced no more. None of any other."""
@@ -335,9 +387,13 @@ class Pipeline:
         """Take note of how young an acknowledged reading may be, in ms, and still be lost with the server."""
         self._committer.note_risk(risk_ms)
 
+    def note_problem(self, problem: str) -> None:
+        """Take note of why the database could not be asked what it has."""
+        self._committer.attempts.note(problem)
+
     @property
     def waiting(self) -> Amount:
-        """What is closed and not committed yet, in memory or in the journal alone."""
+        """What is closed and not committed yet, in memory or in the log alone."""
         return self._backlog.waiting
 
     def waits_for(self, period: Period) -> bool:
@@ -356,11 +412,20 @@ class Pipeline:
             self._backlog,
             self._committer,
             self._dead_letters,
+            counts=self._counts(),
+            log=None if self._kept is None else self._kept.state,
             losses=self._losses,
-            recovered=self._recovered,
+            lost=replace(self.lost),
+            is_full=self._holds_back,
             retried=self.letters.readings,
             now=self._now(),
         )
+
+    def _counts(self) -> AssemblyCounts:
+        """What came of all readings since the start; what the log gave once more counts once."""
+        if self._is_known:
+            return self._carried
+        return self._carried.plus(self._assembly.counts).less(self._again)
 
     def parts(self) -> list[Part]:
         """What has to move while the daemon runs, for the watchdog."""
@@ -368,17 +433,17 @@ class Pipeline:
         return [
             self._timer.part(f"the closing of triggers of group {group}"),
             self._committer.part(f"the committer of group {group}"),
-            *self._backlog.parts(group),
         ]
 
     # --- from part to part --------------------------------------------------------------------------------------
 
     def _handle(self, blocks: Sequence[ClosedBlock], *, rearm: bool = True) -> None:
         if blocks:
-            self.instruments.note(blocks, self._now().monotonic_ns)
-            for block in blocks:
-                self._announcements.closed(block.ledger)
-            self._backlog.put(blocks)
+            if not self._is_known:
+                self.instruments.note(blocks, self._now().monotonic_ns)
+                for block in blocks:
+                    self._announcements.closed(block.ledger)
+            self._backlog.put(blocks, is_fresh=self._is_live)
         if rearm:
             self._timer.arm()
 
@@ -386,35 +451,31 @@ class Pipeline:
         self._handle(self._assembly.close_due(self._now()))
         self._report_settled()
 
-    def _spooled(self, blocks: int) -> None:
-        self._note_recovered()
-        self._assembly.receipts.spooled(blocks)
-        self._report_settled()
+    def _note_placed(self, run: int, triggers: Array) -> int:
+        return self._assembly.note_placed(run, triggers)
 
     def _settled(self, blocks: int) -> None:
-        self._note_recovered()
         self._assembly.receipts.committed(blocks)
         self._report_settled()
-
-    def _note_recovered(self) -> None:
-        """Let on what the journal held at the start as soon as that is safe."""
-        if self._backlog.problem is None:
-            self._assembly.sessions.durable()
-        if not self._backlog.is_recovering:
-            self._assembly.sessions.committed()
 
     def _report_settled(self) -> None:
         for callback in self._on_settled:
             callback()
 
     def _full(self, is_full: bool) -> None:
-        # While senders are held back nothing can complete a trigger: closing it would call instruments late that
-        # are not.
+        # With a log nobody is held back by memory, but who reads the log.
+        if self._kept is None or not self._is_live:
+            self._hold_back(is_full)
+
+    def _hold_back(self, is_full: bool) -> None:
+        # While nothing may come, nothing can complete a trigger: closing it would call instruments late that are not.
+        self._holds_back = is_full
         if is_full:
             self._timer.disarm()
         else:
             self._assembly.restart_timeouts(self._now())
             self._timer.arm()
-        self._announcements.backpressure(is_full)
+        if self._kept is None:
+            self._announcements.backpressure(is_full)
         for callback in self._on_full:
             callback(is_full)

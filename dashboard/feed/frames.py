@@ -143,7 +143,6 @@ def _totals(group: GroupStatus) -> dict[str, Any]:
     readings = group.readings
     return {
         "received": readings.received,
-        "recovered": readings.recovered,
         "committed": readings.committed,
         "duplicate": readings.duplicate,
         "refused": sum(readings.refused.values()),

@@ -75,11 +75,10 @@ class TriggerCounts(Model):
 class ReadingCounts(Model):
     """Readings since the daemon started.
 
-    received + recovered = committed + duplicate + refused + aside + dead + waiting + assembling, always.
+    received = committed + duplicate + refused + aside + dead + waiting + assembling, always.
     """
 
-    received: int
-    recovered: int = Field(description="found in the journal at the start: left by an earlier daemon")
+    received: int = Field(description="with what the journal held at the start")
     committed: int
     account_at_start: int = Field(description="committed before the daemon started, by the store's account then")
     late: int = Field(description="accepted after their trigger had closed")
@@ -92,8 +91,8 @@ class ReadingCounts(Model):
     )
     lost_lately: dict[str, Recent] = Field(default={}, description="those of them that were noticed lately")
     dead: int = Field(
-        description="in batches the store rejected for good, or damaged in the journal, whatever became of them since: "
-        "dead_letters tells what lies in the state folder now"
+        description="in batches the store rejected for good, or lost by the database and not in the journal any more, "
+        "whatever became of them since: dead_letters tells what lies in the state folder now"
     )
     waiting: int = Field(description="in triggers that are closed and not yet committed: in memory or in the journal")
     assembling: int = Field(description="in triggers that are being put together, or held back as strays")
@@ -108,7 +107,7 @@ class ReadingCounts(Model):
     def unaccounted(self) -> int:
         """What came in and is nowhere: 0, or the daemon has a defect."""
         went = self.committed + self.duplicate + self.dead + self.waiting + self.assembling
-        return self.received + self.recovered - went - sum(self.refused.values()) - sum(self.aside.values())
+        return self.received - went - sum(self.refused.values()) - sum(self.aside.values())
 
 
 class DeadLetterCounts(Model):

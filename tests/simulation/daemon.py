@@ -23,6 +23,7 @@ from daemon.pipeline.assembly.sessions import ALL
 from daemon.pipeline.closed_blocks import readings_of
 from daemon.pipeline.dead_letters import DeadLetters, Letter, folder_of
 from daemon.pipeline.dead_letters.marks import DISCARDED
+from daemon.pipeline.following import Following
 from daemon.pipeline.intake import Intake, open_intake
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.pipeline import Pipeline
@@ -142,6 +143,7 @@ class SimulatedDaemon:
         self.stop = asyncio.Event()
         self.events = Events()
         self.pipeline: Pipeline | None = None
+        self.following: Following | None = None
         self._announced = AnnouncedRuns(STATE, outside, self.events)
         self._intake: Intake | None = None
         self.is_serving = False
@@ -173,8 +175,8 @@ class SimulatedDaemon:
             if in_store is not None:
                 await self._commit(tasks, in_store, intake, source)
             await source.stop()
-            if self.pipeline is not None:
-                self.pipeline.end()
+            if self.pipeline is not None and self.following is not None:
+                self.following.end()
                 await asyncio.wait(self._committing, timeout=20.0)
                 for committing in self._committing:
                     committing.cancel()
@@ -190,7 +192,14 @@ class SimulatedDaemon:
         """Go on from what the last life left, and commit until `stop`."""
         durability = Durability.ASYNC if self._settings.risk_ms else Durability.SYNC
         recovered = await recover_group(
-            in_store, self._group, self._config, STATE, self.events, outside=self._outside, durability=durability
+            in_store,
+            self._group,
+            self._config,
+            STATE,
+            self.events,
+            outside=self._outside,
+            log=intake.log,
+            in_log=intake.found_readings,
         )
         self._note_began(recovered.lost)
         pipeline = self.pipeline = Pipeline(
@@ -204,16 +213,17 @@ class SimulatedDaemon:
             events=self.events,
             clock=self._outside.clock,
             superseded=self._give_up,
-            pinned=intake.stretches,
+            kept=intake.as_kept,
         )
         self._watch_sessions(pipeline)
         self._watch_discards(pipeline)
         if recovered.was_elsewhere:
-            await intake.doubt(waits=recovered.journal is None or not recovered.journal.has_deferred)
-        pipeline.take_again(recovered.again)
+            assert intake.log is not None
+            await intake.doubt(waits=not intake.log.has_deferred)
         pipeline.note_risk(self._settings.risk_ms)
-        self._committing.append(tasks.create_task(pipeline.run()))
-        await intake.catch_up(pipeline, self._announced)
+        following = self.following = Following(intake, pipeline, self._announced, self._client, self._config)
+        self._committing.append(tasks.create_task(following.run()))
+        await following.caught_up.wait()
         if not self._is_listening:
             await self._listen(source)
         self.is_serving = True
@@ -258,8 +268,9 @@ class SimulatedDaemon:
     @property
     def lost_commits(self) -> int | None:
         """How many readings that it committed it calls lost with the database; None where it has not noticed any."""
-        committer = None if self.pipeline is None else self.pipeline._committer
-        return None if committer is None or not committer._has_lost else committer.lost.readings
+        if self.pipeline is None or self.following is None or not self.following.begins_again:
+            return None
+        return self.pipeline.lost.readings
 
     def _give_up(self, error: OtherJournal) -> None:
         self._is_superseded = True
@@ -316,7 +327,9 @@ class SimulatedDaemon:
     @property
     def waits_for_nothing(self) -> bool:
         """Whether all it has is in the database."""
-        return self.pipeline is not None and self.is_serving and not self.pipeline.waiting.blocks
+        intake = self._intake
+        is_through = intake is not None and intake.pipeline is not None
+        return self.pipeline is not None and is_through and self.is_serving and not self.pipeline.waiting.blocks
 
 
 def marks_in(block: ClosedBlock) -> list[int]:

@@ -148,7 +148,7 @@ class Oracle:
 
         surely: what it did lose, and a note on the drive must tell of.
         """
-        in_journal = drive.written_marks(is_mark, below="journal")
+        in_journal = drive.written_marks(is_mark, below="intake")
         gone = {mark for mark in self.taken_back if self.store.marks[mark] < 1}
         lost = {mark for mark in surely if self.store.marks[mark] < 1}
         if not len(lost) - len(in_journal) <= declared <= len(gone):

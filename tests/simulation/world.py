@@ -262,7 +262,7 @@ class World:
         """A daemon was killed: what it committed last may not be written yet, or not be written whole."""
         if self.plan.settings.risk_ms:
             drive = self.hosts[self.at_host].drive
-            self.lose_journal(but=set() if self._may_fail else drive.written_marks(is_mark, below="journal"))
+            self.lose_journal(but=set() if self._may_fail else drive.written_marks(is_mark, below="intake"))
 
     def lose_journal(self, but: Collection[int] = ()) -> None:
         """The next daemon's journal may lack what was committed, but for these: it is another, or its power was cut."""

@@ -1,7 +1,6 @@
 """Assembly of one group: blocks of readings in, closed blocks out."""
 
-from collections.abc import Container, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Container, Mapping
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from daemon.pipeline.assembly.runs import Runs
 from daemon.pipeline.assembly.screen import Screen
 from daemon.pipeline.assembly.sessions import Sessions
 from daemon.pipeline.assembly.triggers import Triggers
-from schemas.batch import Aside, ClosedBlock
+from schemas.batch import ClosedBlock
 from schemas.readings import Array, InstrumentGroup, join
 from schemas.sessions import NO_SESSIONS
 from schemas.states import AsideReason
@@ -38,14 +37,11 @@ class Assembly:
 
     runs: numbers the runs of all groups.
     history: ledger rows of the newest runs as the store has them, ascending, so that a restarted daemon merges late
-        readings and recognises doubles as if it had never stopped. is_whole: whether no trigger with a lower number
-        than its last may be missing from it.
+        readings and recognises doubles as if it had never stopped.
     epochs: the runs of those that the group had before, of the one that it was in at the end; of one that is not in
         the history nothing is remembered but its run.
-    sessions, stored, claimed, is_uncertain, pinned: what is known of the senders' sessions, and how well; see
-        `Sessions`.
-    letters: what an earlier process made, or would have made, dead letters of; record dtype, shape (n,).
-    placing: what it set aside to be placed, and the database does not have yet.
+    sessions, pinned: what is known of the senders' sessions; see `Sessions`.
+    letters: what are dead letters by now; record dtype, shape (n,).
     """
 
     def __init__(
@@ -57,28 +53,17 @@ class Assembly:
         max_open: int,
         runs: Runs,
         history: Array | None = None,
-        is_whole: bool = True,
         epochs: Mapping[int, int] | None = None,
         sessions: Array = NO_SESSIONS,
-        stored: Array = NO_SESSIONS,
-        claimed: Array = NO_SESSIONS,
-        is_uncertain: bool = False,
         letters: Array | None = None,
-        placing: Aside | None = None,
         pinned: Container[int] = (),
     ) -> None:
         self.group = group
         self.receipts = Receipts()
-        self.sessions = Sessions(self.receipts, sessions, stored, claimed, is_uncertain=is_uncertain, pinned=pinned)
+        self.sessions = Sessions(self.receipts, sessions, pinned=pinned)
         self._letters = ReadingSet(np.empty(0, group.record) if letters is None else letters)
         self._slice = min(SLICE, window // 4)
         self._runs = OpenRuns(group, window, runs, history, epochs or {})
-        if not is_whole:
-            for run in self._runs:
-                run.leave_unread()
-        if placing is not None:
-            for run in self._runs:
-                run.leave(placing.readings[placing.run == run.run])
         self._triggers = Triggers(
             group,
             max_open=max_open,
@@ -100,15 +85,6 @@ class Assembly:
         """Whether the dead letters have room for what is set aside."""
         self._triggers.sets_aside = may
         self.receipts.refuses_strays = not may
-
-    @contextmanager
-    def taking_again(self) -> Iterator[None]:
-        """What comes within is acknowledged already, and nothing of it may be refused."""
-        self._triggers.was_acknowledged = True
-        try:
-            yield
-        finally:
-            self._triggers.was_acknowledged = False
 
     def end_taking_again(self, now: Instant) -> None:
         """Nothing is taken again any more; of what is held of it by now some may still be set aside."""
@@ -217,17 +193,6 @@ class Assembly:
             if known.any():
                 self._triggers.merge(run, unknown[known], origin[mine][known], now)
             self._triggers.set_aside(unknown[~known], origin[mine][~known], 0, AsideReason.AMBIGUOUS)
-        self._end_step(now, out)
-        return out
-
-    def set_aside_again(self, aside: Aside, now: Instant) -> list[ClosedBlock]:
-        """Take what was set aside in closed blocks before: nothing is known now that was not known then."""
-        aside = aside[~self._letters.have(aside.readings)]
-        self.counts.received += len(aside.readings)
-        for run, reason in sorted(set(zip(aside.run.tolist(), aside.reason.tolist(), strict=True))):
-            block = aside.readings[(aside.run == run) & (aside.reason == reason)]
-            self._triggers.set_aside(block, Origin.of(-1, 0, len(block)), run, AsideReason(reason))
-        out: list[ClosedBlock] = []
         self._end_step(now, out)
         return out
 

@@ -68,14 +68,3 @@ class OpenRun:
             is_earlier &= 2 * rows["arrived"] > np.count_nonzero(self.progress.active())
             times = rows["time_ns"][is_earlier]
             self.started_ns = int(times.min()) if len(times) else self.started_ns
-
-    def leave_unread(self) -> None:
-        """Leave to the database what is not remembered of the run by now: it may have been closed all the same."""
-        if self.progress.newest is not None:
-            self.progress.leave(self.window.highest)
-
-    def leave(self, readings: Array) -> None:
-        """Leave the triggers of these, record dtype, to the database: no row of the window says what came of them."""
-        if len(readings):
-            self.window.forget(readings["trigger"])
-            self.progress.leave(int(readings["trigger"].max()))

@@ -1,6 +1,7 @@
 """What becomes of readings that go into no trigger: they are refused, or set aside; and the counts of all."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 
@@ -33,19 +34,40 @@ class AssemblyCounts:
     missing: int = 0
     skipped: int = 0
 
+    def plus(self, other: "AssemblyCounts") -> "AssemblyCounts":
+        """Both together."""
+        return self._with(other, 1)
+
+    def less(self, other: "AssemblyCounts") -> "AssemblyCounts":
+        """What is left without the other."""
+        return self._with(other, -1)
+
+    def copy(self) -> "AssemblyCounts":
+        """The same counts, which do not change with these."""
+        return self.plus(AssemblyCounts())
+
+    def _with(self, other: "AssemblyCounts", sign: int) -> "AssemblyCounts":
+        values = dict[str, Any]()
+        for each in fields(self):
+            mine, more = getattr(self, each.name), getattr(other, each.name)
+            if isinstance(mine, dict):
+                keys = [*mine, *(key for key in more if key not in mine)]
+                values[each.name] = {key: mine.get(key, 0) + sign * more.get(key, 0) for key in keys}
+            else:
+                values[each.name] = mine + sign * more
+        return AssemblyCounts(**values)
+
 
 class Outcomes:
     """Refuses readings, sets them aside, and counts them.
 
-    sets_aside: whether the dead letters have room. was_acknowledged: what comes is acknowledged already, and nothing of
-    it may be refused. may_come_again: something may still be taken again that has come by then. unplaced: what goes
-    with the next closed block.
+    sets_aside: whether the dead letters have room. may_come_again: something may still be taken again that has come by
+    then. unplaced: what goes with the next closed block.
     """
 
     def __init__(self, group: InstrumentGroup, receipts: Receipts, sessions: Sessions, letters: ReadingSet) -> None:
         self.counts = AssemblyCounts()
         self.sets_aside = True
-        self.was_acknowledged = False
         self.may_come_again = True
         self.unplaced = Unplaced(group)
         self.receipts, self.sessions = receipts, sessions
@@ -80,8 +102,6 @@ class Outcomes:
 
     def _fit_aside(self, block: Array, origin: Origin, run: int, reason: AsideReason) -> Array:
         """Which readings may be set aside: bool, shape (n,)."""
-        if self.was_acknowledged:
-            return np.ones(len(block), bool)
         fits = self.receipts.are_promised(origin)
         fits[~fits] = self._have_room(block[~fits], run, reason)
         return fits

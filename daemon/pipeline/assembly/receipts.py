@@ -1,9 +1,8 @@
-"""Receipts: up to which reading of each connection all is committed, or spooled.
+"""Receipts: up to which reading of each connection all is committed, or on the disk.
 
-A reading is unsettled while its trigger is open or waits for its commit; for a connection that asked for `spooled`,
-only until its closed block is on the disk, in the journal. A connection's acknowledgement is the sequence of its first
-unsettled reading. So for each place where readings wait (a slot of an open trigger, a closed block on its way to the
-store, the stray readings) only the smallest sequence of each connection has to be kept.
+A reading is unsettled while its trigger is open or waits for its commit. A connection's acknowledgement is the sequence
+of its first unsettled reading. So for each place where readings wait (a slot of an open trigger, a closed block on its
+way to the store, the stray readings) only the smallest sequence of each connection has to be kept.
 """
 
 from collections import deque
@@ -34,9 +33,6 @@ class Receipts:
         self.refuses_strays = False
         self._slots = np.full((1, 0), SETTLED, np.int64)
         self._blocks = Unsettled(SETTLED, fine)
-        self._in_journal = 0  # so many of the oldest closed blocks are on the disk
-        self._spooled = np.zeros(0, bool)
-        self._most = np.full(0, SETTLED, np.int64)
         self._kept_after = np.full(0, SETTLED, np.int64)
         self._kept = np.zeros(0, np.int64)
         self._promised = np.zeros(0, np.int64)  # those below may be acknowledged by that
@@ -51,37 +47,20 @@ class Receipts:
         self._free: list[int] = []
         self._leaving: list[int] = []
 
-    def connect(self, *, spooled: bool = False, first: int = 0) -> int:
-        """Give a stream of readings its column.
-
-        spooled: the journal is enough for it. first: the number of its first reading that comes; those before are
-        settled.
-        """
+    def connect(self, *, first: int = 0) -> int:
+        """Give a stream of readings its column; first: the number of its first one, those before are settled."""
         if not self._free:
             self._widen(max(16, 2 * len(self._received)))
         column = self._free.pop()
         self._received[column] = first
-        self.change(column, spooled=spooled)
         return column
 
     def skip(self, column: int, first: int) -> None:
         """Go on with this number: those between the last one received and it never come."""
         self._received[column] = first
 
-    def change(self, column: int, *, spooled: bool) -> None:
-        """Let the journal be enough for a column from now on, or not."""
-        self._spooled[column] = spooled
-
-    def is_spooled(self, column: int) -> bool:
-        """Whether the journal is enough for a column."""
-        return bool(self._spooled[column])
-
-    def hold_back(self, column: int, most: int = SETTLED) -> None:
-        """Acknowledge no more of a column than this number: what is before it waits where no receipt knows of it."""
-        self._most[column] = most
-
     def keeps(self, column: int, after: int | None) -> None:
-        """Let it be enough for a column that the intake's log keeps its readings; None: it does not.
+        """Let it be enough for a column that the log has its readings on the disk; None: it is not.
 
         after: of readings below this number the log says nothing; it counts once these are acknowledged.
         """
@@ -208,40 +187,18 @@ class Receipts:
             return
         self._blocks.append(self._closing, self._closed)
         self._closing, self._closed = np.full_like(self._closing, SETTLED), 0
-        self._compact()
-
-    @property
-    def wants_spooled(self) -> bool:
-        """Whether any connection waits for the journal, and neither for the database nor for the intake's log."""
-        return bool((self._spooled & (self._kept_after == SETTLED)).any())
+        self._blocks.compact()
 
     def committed(self, blocks: int) -> None:
         """The oldest so many closed blocks are committed."""
         self._blocks.committed(blocks)
-        self._in_journal = max(0, self._in_journal - blocks)
-
-    def spooled(self, blocks: int) -> None:
-        """Of the closed blocks that are not committed, the oldest so many are on the disk."""
-        self._in_journal = min(blocks, self._blocks.blocks)
-        self._compact()
-
-    def _compact(self) -> None:
-        # What is not in the journal yet is kept block by block for those who wait for that.
-        self._blocks.compact(self._in_journal if self.wants_spooled else self._blocks.blocks)
 
     def acknowledged(self) -> tuple[Array, Array]:
         """The highest contiguous count that is settled, and how many of these were refused.
 
         Both int64, shape (columns,).
         """
-        first = self._waiting()
-        not_in_journal = first.copy()
-        for end, block in self._blocks.firsts():
-            np.minimum(first[: len(block)], block, out=first[: len(block)])
-            if end > self._in_journal:
-                np.minimum(not_in_journal[: len(block)], block, out=not_in_journal[: len(block)])
-        first = np.where(self._spooled, not_in_journal, first)
-        done = np.minimum(np.minimum(first, self._received), self._most)
+        done = self.committed_upto()
         done = np.where(done >= self._kept_after, np.maximum(done, self._kept_upto()), done)
         self._promised = np.where(done >= self._kept_after, np.maximum(self._promised, done), self._promised)
         self._count_refusals(done)
@@ -257,7 +214,7 @@ class Receipts:
     def committed_upto(self) -> Array:
         """Up to which number all is committed, or refused, whatever was asked for: int64, shape (columns,)."""
         first = self._waiting()
-        for _, block in self._blocks.firsts():
+        for block in self._blocks.firsts():
             np.minimum(first[: len(block)], block, out=first[: len(block)])
         return np.asarray(np.minimum(first, self._received))
 
@@ -282,8 +239,7 @@ class Receipts:
             self._blocks.forget(column)
             self._owed.pop(column, None)
             self._received[column] = self._refused[column] = 0
-            self._spooled[column] = False
-            self._most[column] = self._kept_after[column] = SETTLED
+            self._kept_after[column] = SETTLED
             self._kept[column] = self._promised[column] = 0
             self._free.append(column)
         self._leaving = staying
@@ -297,8 +253,6 @@ class Receipts:
         self._strays = np.pad(self._strays, (0, more), constant_values=SETTLED)
         self._received = np.pad(self._received, (0, more))
         self._refused = np.pad(self._refused, (0, more))
-        self._spooled = np.pad(self._spooled, (0, more))
-        self._most = np.pad(self._most, (0, more), constant_values=SETTLED)
         self._kept_after = np.pad(self._kept_after, (0, more), constant_values=SETTLED)
         self._kept = np.pad(self._kept, (0, more))
         self._promised = np.pad(self._promised, (0, more))

@@ -1,12 +1,9 @@
 """Assembly of a group that reports on change: each reading is whole in itself, and nothing waits for another.
 
 A closed block has no triggers: its late readings are the reports, and its revised rows tell which each one is, by
-instrument in the place of the run, and by time in that of the trigger. So journal, committer and dead letters go on as
+instrument in the place of the run, and by time in that of the trigger. So backlog, committer and dead letters go on as
 with readings that came late, and a dead letter is one report.
 """
-
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 
@@ -18,7 +15,7 @@ from daemon.pipeline.assembly.reading_set import ReadingSet
 from daemon.pipeline.assembly.receipts import Receipts
 from daemon.pipeline.assembly.sessions import Sessions
 from daemon.pipeline.assembly.window import Merged
-from schemas.batch import Aside, ClosedBlock
+from schemas.batch import ClosedBlock
 from schemas.folders.blocks import OPEN
 from schemas.folders.reports import are_same, have_part
 from schemas.ledger import ledger_dtype
@@ -65,15 +62,6 @@ class ReportAssembly(Outcomes):
         """Whether the dead letters have room for what is set aside."""
         self.sets_aside = may
 
-    @contextmanager
-    def taking_again(self) -> Iterator[None]:
-        """What comes within is acknowledged already, and nothing of it may be refused."""
-        self.was_acknowledged = True
-        try:
-            yield
-        finally:
-            self.was_acknowledged = False
-
     def end_taking_again(self, now: Instant) -> None:
         """Nothing is taken again any more."""
         self.may_come_again = False
@@ -108,17 +96,6 @@ class ReportAssembly(Outcomes):
     def take_again(self, block: Array, now: Instant, origin: Origin | None = None) -> list[ClosedBlock]:
         """Take readings that were taken before, and may be stored: record dtype, shape (n,)."""
         return self.receive(block, origin, now)
-
-    def set_aside_again(self, aside: Aside, now: Instant) -> list[ClosedBlock]:
-        """Take what was set aside in closed blocks before."""
-        aside = aside[~self._letters.have(aside.readings)]
-        self.counts.received += len(aside.readings)
-        for reason in np.unique(aside.reason).tolist():
-            block = aside.readings[aside.reason == reason]
-            self.set_aside(block, Origin.of(-1, 0, len(block)), 0, AsideReason(reason))
-        out: list[ClosedBlock] = []
-        self._end_step(now, out)
-        return out
 
     def close_due(self, now: Instant) -> list[ClosedBlock]:
         """Nothing is open."""
@@ -160,8 +137,7 @@ class ReportAssembly(Outcomes):
         block, origin = self._without_impossible(block, origin)
         block, origin = self._without_letters(block, origin)
         block, origin = self._without(have_part(block, self._group), block, origin, AsideReason.PARTIAL)
-        if not self.was_acknowledged:  # it was no longer ahead then, or the clock of the node was another
-            block, origin = self._without(block["time_ns"] > now.utc_ns + AHEAD_NS, block, origin, AsideReason.FUTURE)
+        block, origin = self._without(block["time_ns"] > now.utc_ns + AHEAD_NS, block, origin, AsideReason.FUTURE)
         self._close(*self._each_once(block, origin))
 
     def _without(self, bad: Array, block: Array, origin: Origin, reason: AsideReason) -> tuple[Array, Origin]:
@@ -184,7 +160,7 @@ class ReportAssembly(Outcomes):
 
     def _without_letters(self, block: Array, origin: Origin) -> tuple[Array, Origin]:
         """What was sent before, and made a dead letter of then, is a double."""
-        double = self.sessions.may_be_resent(origin)
+        double = self.sessions.may_be_resent(origin) | self.receipts.are_promised(origin)
         double &= self._letters.have(block)
         return self._without_doubles(block, origin, double)
 

@@ -37,11 +37,12 @@ class Screen:
         """What was sent before, and made a dead letter of then, is a double.
 
         What comes without its time has another one each time that it is sent: with an epoch the rest tells which it is.
-        What a session knows does not matter here: a power cut takes that with the journal, and leaves the letters.
+        What a session knows does not matter here: a letter is kept before the database knows of its session, and what
+        the log holds, and may have acknowledged, comes again.
         """
         if not self._letters:
             return block, origin
-        double = self._outcomes.sessions.may_be_resent(origin)
+        double = self._outcomes.sessions.may_be_resent(origin) | self._outcomes.receipts.are_promised(origin)
         if double.any():
             sent = block[double]
             have = self._letters.have(sent)

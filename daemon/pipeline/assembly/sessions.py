@@ -1,8 +1,8 @@
 """Sessions of one group: up to where each sender's numbered stream is settled, across connections and restarts.
 
 A session has a column of the receipts for as long as it is connected or something of it waits; between two connections
-it is known by its numbers alone. Each closed block takes along what changed (`SESSION`), and so the journal and the
-database know of each session, with the readings themselves, what they hold of it.
+it is known by its numbers alone. Each closed block takes along what changed (`SESSION`), and so the database knows of
+each session, with the readings themselves, what it holds of it.
 """
 
 from collections.abc import Container
@@ -73,44 +73,25 @@ class _Idle:
 class Sessions:
     """The sessions of one group.
 
-    recovered: what the last process left, SESSION, shape (s,): each is in doubt from `settled` to `received`.
-    is_uncertain: nobody knows of some sessions what came of them, as of readings that were taken again: all that a
-        session sends may have come before.
-    stored: what of it the database has. What is settled by the journal alone is not acknowledged as committed before
-        `committed` says that the database has it, nor as spooled before `durable` says that it is on the disk.
-    claimed: up to where a journal calls sessions settled that lacks what was before: nothing of that is proven lost.
-    pinned: sessions of which the intake's log may hold something: they are not forgotten.
+    recovered: what the database has of them, SESSION, shape (s,): each is in doubt from `settled` to `received`.
+    pinned: sessions of which the log may hold something: they are not forgotten.
     """
 
     def __init__(
         self,
         receipts: Receipts,
         recovered: Array = NO_SESSIONS,
-        stored: Array = NO_SESSIONS,
-        claimed: Array = NO_SESSIONS,
         *,
-        is_uncertain: bool = False,
         pinned: Container[int] = (),
     ) -> None:
         self._receipts = receipts
         self._pinned = pinned
         self._ended: set[int] = set()  # without a connection, and nobody goes on with them
-        self._stored = {int(row["session"]): int(row["settled"]) for row in stored}
-        self._claimed = {int(row["session"]): int(row["settled"]) for row in claimed}
         self._recovered = set(recovered["session"].tolist())
         self._told = set(self._recovered)  # what closed blocks have said so far is of these
-        self._is_committed = self._is_durable = False
         self._began_s: int | None = None  # when the first sender came
         self._idle = {int(row["session"]): _Idle(*row.item()[1:]) for row in recovered}
-        self._is_uncertain = is_uncertain
-        if is_uncertain:
-            for idle in self._idle.values():
-                idle.received = ALL
-        if is_uncertain:
-            for row in claimed[~np.isin(claimed["session"], recovered["session"])]:
-                self._idle[int(row["session"])] = _Idle(0, ALL, int(row["seen_s"]))
-        # The next process may find nothing more to take again, and has to know all the same.
-        self._unsaid = list(self._idle) if is_uncertain else []
+        self._is_uncertain = False  # a session was forgotten of which something may have come that is not settled
         self._column_of: dict[int, int] = {}
         self._left: set[int] = set()  # sessions with a column and no connection
         self._beyond: dict[int, int] = {}
@@ -129,9 +110,7 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._idle) + len(self._column_of)
 
-    def connect(
-        self, session: int | None, *, first: int, spooled: bool, now: Instant, upto: int | None = None
-    ) -> Joined:
+    def connect(self, session: int | None, *, first: int, now: Instant, upto: int | None = None) -> Joined:
         """Begin a stream without a session, or go on with a session.
 
         session: `schemas.sessions.session_key`. first: the first number that its sender still has. upto: the first one
@@ -143,19 +122,17 @@ class Sessions:
         if self._began_s is None:
             self._began_s = now.utc_ns // 1_000_000_000
         if session is None:
-            return Joined(column=self._take_column(0, doubt=ALL, unsent=ALL, spooled=spooled), resume=0)
+            return Joined(column=self._take_column(0, doubt=ALL, unsent=ALL), resume=0)
         column = self._column_of.get(session)
         if column is None:
-            return self._begin(session, first=first, upto=ALL if upto is None else upto, spooled=spooled, now=now)
+            return self._begin(session, first=first, upto=ALL if upto is None else upto, now=now)
         self._left.discard(session)
         self._ended.discard(session)
-        self._receipts.change(column, spooled=spooled)
-        self._hold_back(session, column, spooled=spooled)
         resume = int(self._receipts.come()[column])
         if first <= resume:
             return Joined(column=column, resume=resume)
         self._receipts.skip(column, first)
-        return Joined(column=column, resume=first, lost=self._lost(session, first - resume, first))
+        return Joined(column=column, resume=first, lost=self._lost(session, first - resume))
 
     def known(self, session: int) -> int:
         """All readings of a session with lower numbers came, and were sent: 0 of one that is unknown."""
@@ -164,7 +141,7 @@ class Sessions:
             return int(self._receipts.come()[column])
         return self._idle[session].settled if session in self._idle else 0
 
-    def _begin(self, session: int, *, first: int, upto: int, spooled: bool, now: Instant) -> Joined:
+    def _begin(self, session: int, *, first: int, upto: int, now: Instant) -> Joined:
         known = self._idle.pop(session, None)
         self._ended.discard(session)
         if known is None:
@@ -180,29 +157,27 @@ class Sessions:
         resume = max(first, known.settled)
         # Of a private one, what its sender sends again comes without a session, or with another one.
         doubt = ALL if is_private(session) else min(known.received, max(resume, upto))
-        column = self._take_column(resume, doubt=doubt, unsent=upto, spooled=spooled)
+        column = self._take_column(resume, doubt=doubt, unsent=upto)
         self._column_of[session] = column
         self._is_session[column] = True
-        self._hold_back(session, column, spooled=spooled)
         self._is_laid_out = False
-        return Joined(column=column, resume=resume, lost=self._lost(session, known.lost_before(resume), resume))
+        return Joined(column=column, resume=resume, lost=self._lost(session, known.lost_before(resume)))
 
-    def _lost(self, session: int, most: int, number: int) -> int:
-        """How many readings of a session before a number are proven lost, of at most so many.
+    def _lost(self, session: int, most: int) -> int:
+        """How many readings of a session are proven lost, of at most so many.
 
         None of a private one: its sender still has what is not acknowledged, and numbers it anew.
         """
         if is_private(session):
             return 0
-        unclaimed = number - self._claimed.get(session, 0)
-        return max(0, min(most, unclaimed) - self._beyond.pop(session, 0))
+        return max(0, most - self._beyond.pop(session, 0))
 
     def came_beyond(self, session: int, readings: int) -> None:
         """So many readings were taken by themselves, with numbers beyond a gap: if it proves a loss, not of these."""
         self._beyond[session] = self._beyond.get(session, 0) + readings
 
-    def _take_column(self, first: int, *, doubt: int, unsent: int, spooled: bool) -> int:
-        column = self._receipts.connect(spooled=spooled, first=first)
+    def _take_column(self, first: int, *, doubt: int, unsent: int) -> int:
+        column = self._receipts.connect(first=first)
         more = self._receipts.size - len(self._doubt)
         self._doubt = np.pad(self._doubt, (0, more))
         self._unsent = np.pad(self._unsent, (0, more))
@@ -216,28 +191,6 @@ class Sessions:
         self._settled[column] = self._received[column] = -1
         self._begun[column] = first
         return column
-
-    def _hold_back(self, session: int, column: int, *, spooled: bool) -> None:
-        if self._is_committed or (spooled and self._is_durable) or session not in self._recovered:
-            self._receipts.hold_back(column)
-        else:
-            self._receipts.hold_back(column, self._stored.get(session, 0))
-
-    def durable(self) -> None:
-        """All that the journal held at the start is on the disk."""
-        if not self._is_durable:
-            self._is_durable = True
-            self._let_on()
-
-    def committed(self) -> None:
-        """The database has all that the journal held at the start."""
-        if not self._is_committed:
-            self._is_committed = True
-            self._let_on()
-
-    def _let_on(self) -> None:
-        for session, column in self._column_of.items():
-            self._hold_back(session, column, spooled=self._receipts.is_spooled(column))
 
     def _forget_earlier(self, session: int, too_old: int) -> None:
         """Forget what the same sender had before, as far as it is settled: a program that restarts begins another."""
@@ -290,8 +243,7 @@ class Sessions:
     def tidy(self, now: Instant) -> None:
         """Take back the columns of sessions that are not connected and wait for nothing, now and then."""
         if self._left:
-            # Not what is only in the journal: the next connection may ask for more; nor one of which a closed block has
-            # yet to say up to where it is in doubt: the next process has to know.
+            # Not one of which a closed block has yet to say up to where it is in doubt: the next process has to know.
             done = self._receipts.committed_upto()
             come = self._receipts.come()
             for session in list(self._left):
@@ -367,6 +319,12 @@ class Sessions:
         said = np.maximum(self._settled[at], self._begun[at])
         return bool((self._receipts.not_closed(slots)[at] > said).any())
 
+    def committed(self) -> dict[int, int]:
+        """Up to which number each session that is known is committed, or refused."""
+        done = self._receipts.committed_upto()
+        here = {session: int(done[column]) for session, column in self._column_of.items()}
+        return {session: idle.settled for session, idle in self._idle.items()} | here
+
     def have_said(self, upto: dict[int, int]) -> bool:
         """Whether closed blocks have said of these sessions that all below these numbers is settled."""
         return all(self._said(session) >= number for session, number in upto.items())
@@ -379,11 +337,6 @@ class Sessions:
 
     def changed(self, slots: Array, now: Instant) -> Array:
         """What changed since the last closed block: SESSION, shape (s,); slots: those of the open triggers, intp."""
-        if self._unsaid:
-            unsaid = [(key, self._idle[key]) for key in self._unsaid if key in self._idle]
-            self._unsaid = []
-            said = [(key, idle.settled, idle.received, idle.seen_s) for key, idle in unsaid]
-            return np.concatenate([np.array(said, SESSION), self.changed(slots, now)])
         if not self._column_of and not self._gone:
             return NO_SESSIONS
         if not self._is_laid_out:

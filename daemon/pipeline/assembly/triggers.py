@@ -65,10 +65,10 @@ class Triggers(Outcomes):
     def _are_compared(self, block: Array, origin: Origin, now: Instant) -> Array:
         """Which readings are compared with what the database has in their place: bool, shape (n,).
 
-        A session says of a reading that it is not lost, so it is no duplicate without proof; neither is what was
-        acknowledged before. With the time of their receipt for a timestamp readings would differ from themselves.
+        A session says of a reading that it is not lost, so it is no duplicate without proof. With the time of their
+        receipt for a timestamp readings would differ from themselves.
         """
-        wanted = self.sessions.are_of_any(origin) | self.was_acknowledged
+        wanted = self.sessions.are_of_any(origin)
         return np.asarray(wanted & (block["time_ns"] != now.utc_ns))
 
     def accept_near(self, run: OpenRun, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
@@ -184,10 +184,7 @@ class Triggers(Outcomes):
         it is a copy, byte for byte, of what is there. What is there of an open trigger came in this process, in which
         no session repeats a number.
         """
-        if copies is None:
-            new = self.sessions.is_new(origin)
-        else:
-            new = (self.sessions.are_of_any(origin) | self.was_acknowledged) & ~copies
+        new = self.sessions.is_new(origin) if copies is None else self.sessions.are_of_any(origin) & ~copies
         double = ((block["epoch"] != 0) | same_time) & ~new
         self.set_aside(block[new], origin[new], run.run, AsideReason.CONFLICT)
         odd = ~double & ~new

@@ -1,7 +1,7 @@
 """Closed blocks on their way to the database, oldest first, with the smallest unsettled sequence of each connection.
 
-After a day without a database there are millions of them. Those that are on the disk, and behind the oldest, are
-remembered together: a connection that waits for the database is then acknowledged in larger steps, and none too early.
+After a day without a database there are millions of them. Those behind the oldest are remembered together: a
+connection is then acknowledged in larger steps, and none too early.
 """
 
 from collections import deque
@@ -61,12 +61,9 @@ class Unsettled:
             if not oldest.blocks:
                 self._groups.popleft()
 
-    def firsts(self) -> Iterator[tuple[int, Array]]:
-        """For each group: the closed block at which it ends, counted from the oldest, and its smallest sequences."""
-        end = 0
-        for group in self._groups:
-            end += group.blocks
-            yield end, group.first
+    def firsts(self) -> Iterator[Array]:
+        """The smallest sequences of each group: int64, shape (columns,)."""
+        return (group.first for group in self._groups)
 
     def forget(self, column: int) -> None:
         """Nobody waits for this connection any more."""
@@ -74,8 +71,8 @@ class Unsettled:
             if column < len(group.first):
                 group.first[column] = self._settled
 
-    def compact(self, upto: int) -> None:
-        """Remember together what may be, of the oldest `upto` closed blocks; nothing is done until it is worth it."""
+    def compact(self) -> None:
+        """Remember together what may be; nothing is done until it is worth it."""
         if len(self._groups) < self._crowded:
             return
         kept: deque[_Group] = deque()
@@ -83,8 +80,7 @@ class Unsettled:
         for group in self._groups:
             start, end = end, end + group.blocks
             last = kept[-1] if kept else None
-            may_join = last is not None and start > self._fine and end <= upto
-            if may_join and last is not None and last.blocks + group.blocks <= most:
+            if last is not None and start > self._fine and last.blocks + group.blocks <= most:
                 kept[-1] = _Group(last.blocks + group.blocks, self._smallest(last.first, group.first))
             else:
                 kept.append(group)

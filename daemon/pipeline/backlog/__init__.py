@@ -1,8 +1,4 @@
-"""The backlog: closed blocks on their way from assembly to the committer.
-
-`backlog` numbers them, keeps them in memory and in the journal, and hands them out in order: what is `waiting`. `held`
-is what the database has, and may lose again.
-"""
+"""The backlog: closed blocks on their way from assembly to the committer, numbered, in memory, in order."""
 
 from daemon.pipeline.backlog.backlog import Backlog
 from daemon.pipeline.backlog.waiting import Waiting

@@ -12,8 +12,8 @@ from schemas.readings import Array
 class Waiting:
     """A block in memory.
 
-    state: sessions and runs as they are after it. put_ns: when it closed (monotonic); None for what was read back from
-    the journal. placed: what of it went where the database says, since it was taken. told: ledger rows of earlier
+    state: sessions and runs as they are after it. put_ns: when it closed (monotonic); None where its readings were read
+    from the log. placed: what of it went where the database says, since it was taken. told: ledger rows of earlier
     triggers, which the database may lack: what they count is true of those that it has.
     """
 

@@ -21,17 +21,13 @@ class CommitCounts:
     dead_readings: int = 0
     placed: int = 0  # readings that assembly had set aside for the database to tell where they go
     placed_doubtful: int = 0  # of these, those that were doubtful
-    placed_recovered: int = 0  # the same of blocks that an earlier process closed
     late_aside: int = 0  # readings that assembly had as late, and that are set aside, whoever closed their block
     placed_doubles: int = 0  # readings that were there already, of these and of late ones
 
-    def place(self, number: int, first_here: int, placed: Placed, sign: int = 1) -> None:
+    def place(self, placed: Placed, sign: int = 1) -> None:
         """Count what placing did to a block, or take it back."""
-        if number < first_here:
-            self.placed_recovered += sign * placed.aside
-        else:
-            self.placed += sign * placed.aside
-            self.placed_doubtful += sign * placed.doubtful
+        self.placed += sign * placed.aside
+        self.placed_doubtful += sign * placed.doubtful
         self.late_aside += sign * placed.late
         self.placed_doubles += sign * placed.doubles
 
@@ -41,14 +37,14 @@ class Account:
 
     counts: what this process committed. journal: the id that numbers are of.
     at_start: what of the account is of earlier processes. acknowledged: where the store is by what it said last.
-    follows: the same, for the next batch to say; None where nobody knows where the store is.
+    follows: the same, for the next batch to say.
     """
 
     def __init__(self, counts: CommitCounts, journal: int, at_start: JournalPosition) -> None:
         self._counts = counts
         self._journal = journal
         self.at_start = self.acknowledged = at_start
-        self.follows: JournalPosition | None = at_start
+        self.follows = at_start
 
     def position(self, parts: list[ClosedBlock], blocks: list[Waiting]) -> JournalPosition:
         """Where the store will be once it has these, too: what is good of these blocks."""
@@ -70,17 +66,23 @@ class Account:
         self._counts.readings += readings
         return readings
 
-    def go_back(self, to: JournalPosition) -> Amount:
-        """The store is back there; return the triggers and readings that this process committed beyond that."""
-        was, self.acknowledged, self.follows = self.acknowledged, to, None
+    def go_back(self, found: JournalPosition, *, is_alone: bool) -> tuple[Amount, int]:
+        """The store is there; return what it has lost: what this process committed, and readings of earlier ones.
+
+        is_alone: the position alone is gone, since an operator removed a row: what is in the account is there.
+        """
+        was, self.follows = self.acknowledged, found
+        if is_alone:
+            return Amount(), 0
+        self.acknowledged = found
         # Neither came in nor was committed, as far as this process is concerned, what was so before it began.
-        triggers = min(was.triggers - to.triggers, self._counts.triggers)
-        readings = min(was.readings - to.readings, self._counts.readings)
+        triggers = max(0, min(was.triggers - found.triggers, self._counts.triggers))
+        readings = max(0, min(was.readings - found.readings, self._counts.readings))
         self._counts.triggers -= triggers
         self._counts.readings -= readings
         self.at_start = JournalPosition(
-            sequence=min(self.at_start.sequence, to.sequence),
-            triggers=to.triggers - self._counts.triggers,
-            readings=to.readings - self._counts.readings,
+            sequence=min(self.at_start.sequence, found.sequence),
+            triggers=found.triggers - self._counts.triggers,
+            readings=found.readings - self._counts.readings,
         )
-        return Amount(triggers=triggers, readings=readings)
+        return Amount(triggers=triggers, readings=readings), max(0, was.readings - found.readings - readings)

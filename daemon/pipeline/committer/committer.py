@@ -11,9 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from backends.base import BatchRejected, CommitsLost, OtherJournal, Store, StoreError, StoreUnavailable
+from backends.base import BatchRejected, CommitsLost, OtherJournal, Store, StoreUnavailable
 from backends.columns.filling import readings_in
-from backends.ending import end_tasks
 from daemon.core.monitoring.metrics import Latencies, Recent
 from daemon.core.outside import Clock
 from daemon.core.supervision.progress_watch import Part
@@ -27,7 +26,6 @@ from daemon.pipeline.committer.rejected import BlockPart, RejectedParts
 from daemon.pipeline.committer.transactions import Transactions
 from daemon.pipeline.dead_letters import DeadLetters, Reason
 from daemon.pipeline.dropped import DroppedPeriods
-from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.placer import NotePlaced, Placer, apart, is_to_place
 from daemon.pipeline.placing import Placed, late_to_place, set_aside_for_good
@@ -47,23 +45,18 @@ are synced together, and the good ones wait for no more than that before they ar
 OTHER_JOURNAL_S = 10.0
 """Pause before a database is asked again that another daemon has written to as this logger."""
 
-HAS_WITHIN_S = 5.0
-"""How long the end waits for an answer of the database's about what nobody else has."""
-
 HOLD_TIMES = 5
 """What a server may lose is held for longer than its settings say: a busy machine lets its background writer wait."""
 
 
 class Committer:
-    """Commits the blocks of one group's backlog in order.
+    """Commits the blocks of one group's backlog in order; `go_on_with` another after the pipeline began again.
 
-    settled: called with the number of blocks that are committed (or kept as dead letters) now, of those that closed in
-    this process.
+    settled: called with the number of blocks that are committed (or kept as dead letters) now.
     availability_changed: see `Attempts`. placed: see `Placer`.
-    superseded: called when the database turns out to be at the position of a journal that this one does not follow.
-    lost: what the database acknowledged in this process, has lost since, and does not get again. lost_before: told how
-    many readings of earlier processes it has lost so.
-    journal: the id that numbers are of: the journal's, or this process's. formerly: ids that it had before; under these
+    superseded: called when the database turns out to be at a position that this logger does not follow. acknowledged:
+    told where it is after each commit.
+    journal: the id that numbers are of: the log's, or this process's. formerly: ids that it had before; under these
     nothing is committed any more, and nothing above `formerly_upto` was.
     dropped: what of the group is stored no more.
     writing: held from when rows of the ledger are asked for until they are replaced; see `Retrying`.
@@ -84,8 +77,8 @@ class Committer:
         settled: Callable[[int], None],
         availability_changed: Callable[[], None],
         superseded: Callable[[OtherJournal], None],
+        acknowledged: Callable[[JournalPosition], None],
         placed: NotePlaced,
-        lost_before: Callable[[int], None],
         found: JournalPosition | None = None,
         journal: int = 0,
         formerly: Collection[int] = (),
@@ -95,7 +88,6 @@ class Committer:
     ) -> None:
         self.counts = CommitCounts()
         self.latencies = Latencies()
-        self.lost = Amount()
         self.committed_ns = 0
         self.risk_ms = math.inf
         self.account = Account(self.counts, journal, found or JournalPosition(sequence=0))
@@ -110,20 +102,18 @@ class Committer:
         self._recent = Recent()
         self._formerly, self._formerly_upto = formerly, formerly_upto
         self._writing = writing or asyncio.Lock()
-        self._has_lost = False  # the database lost what it acknowledged to this process
+        self._has_lost = False  # the database lost what assembly remembers
         self._placed_in: dict[int, Placed] = {}  # by block, of those that may come again
-        self._dead_in: dict[int, Amount] = {}  # the same of what the store rejected
         self._clock = clock
         self._store = store
         self._group = group
-        self._durability = durability
         self._batch_by(config)
         self._backlog = backlog
         self._dead_letters = dead_letters
         self._announcements = announcements
         self._settled = settled
         self._superseded = superseded
-        self._lose_before = lost_before
+        self._acknowledged = acknowledged
         self._dropped = dropped or DroppedPeriods()
         self._placer = Placer(
             group,
@@ -151,9 +141,12 @@ class Committer:
     def note_risk(self, risk_ms: float) -> None:
         """Take note of how young an acknowledged reading may be, in ms, and still be lost with the server."""
         self.risk_ms = risk_ms
-        # Where nothing is at risk nothing is held.
-        self._backlog.hold_for(HOLD_TIMES * risk_ms / 1e3)
+        self._note_held()
         self._recent.keep(0 if math.isinf(risk_ms) else math.ceil(risk_ms * 1e6))
+
+    def _note_held(self) -> None:
+        # Where nothing is at risk nothing is held.
+        self._backlog.hold_for(HOLD_TIMES * self.risk_ms / 1e3)
 
     def at_risk(self, monotonic_ns: int) -> int:
         """How many acknowledged readings a crash of the server now could lose; of unlimited risk, all since the start.
@@ -163,13 +156,12 @@ class Committer:
         """
         return self.counts.readings if math.isinf(self.risk_ms) else self._recent.count(monotonic_ns)
 
-    async def run(self) -> None:
-        """Commit until the backlog has ended and nothing is left of it that the database lacks."""
-        await self._commit_all()
-        while not await self._has_all():
-            await self._commit_all()
+    async def run(self) -> bool:
+        """Commit until the backlog has ended, and nothing is left of it.
 
-    async def _commit_all(self) -> None:
+        Returns whether the pipeline has to begin again: the database lost what it had acknowledged, or the backlog has
+        forgotten what it had no room for.
+        """
         while blocks := await self._backlog.take(min(self._most, self._max_batch)):
             before = self._most
             self._letters.begin()
@@ -179,41 +171,18 @@ class Committer:
                         await self._commit(await self._placed(together))
             except Discarded:
                 pass  # the backlog hands out what of these blocks is not settled
-            except CommitsLost as error:
-                await self._try_to_go_back(error.position)
+            except CommitsLost:
+                return True
             except OtherJournal as error:
                 if self._was_ours(error.position):
-                    await self._try_to_go_back(error.position)
-                    continue
+                    return True
                 # Nothing can be committed any more before it is known again what the database has.
                 self.attempts.note(str(error))
                 self._superseded(error)
                 await asyncio.sleep(OTHER_JOURNAL_S)
             if self._most >= before:
                 self._most = min(2 * self._most, self._max_batch)
-
-    async def _has_all(self) -> bool:
-        """Whether the database has still what this process alone could commit again; goes back where it has not."""
-        if not self._backlog.is_held_here_alone:
-            return True
-        found, at = await self._transactions.position(), self.account.acknowledged
-        is_behind = found.sequence < at.sequence if found.journal == at.journal else self._was_ours(found)
-        if is_behind or not found.sequence:
-            await self._try_to_go_back(found)
-            return False
-        return True
-
-    async def has(self, number: int) -> bool:
-        """Whether the store says at once that it has the blocks up to this number."""
-        asking = asyncio.create_task(self._transactions.held())
-        await asyncio.wait([asking], timeout=HAS_WITHIN_S)
-        if not asking.done():
-            await end_tasks(asking)
-            return False
-        try:
-            return asking.result() >= number
-        except StoreError:
-            return False
+        return self._backlog.is_behind
 
     def _was_ours(self, position: JournalPosition) -> bool:
         """Whether a position is one that an earlier process of this logger left, and this one has gone on from.
@@ -222,42 +191,22 @@ class Committer:
         """
         return position.journal in self._formerly and position.sequence <= self._formerly_upto
 
-    async def _try_to_go_back(self, found: JournalPosition) -> None:
-        try:
-            await self._go_back(found)
-        except StoreError as away:
-            # It comes to the same place again.
-            self.attempts.note(str(away))
-            await self.attempts.backoff().pause()
+    async def find(self) -> tuple[JournalPosition, bool]:
+        """Where the store is, and whether its position alone is gone: it has rows, and no position."""
+        found = await self._transactions.position()
+        tail = LedgerTail(group=self._group, most=1)
+        return found, not found.sequence and len(await self._transactions.ask(tail)) > 0
 
-    async def _go_back(self, found: JournalPosition) -> None:
-        """Go on from where the database is; what it acknowledged beyond that comes again, as far as it is held."""
-        is_alone = not found.sequence and len(await self._store.ask(LedgerTail(group=self._group, most=1)))
-        was = self.account.acknowledged
-        self._has_lost = self._has_lost or not is_alone
-        to_number = self._backlog.held_from - 1 if is_alone else found.sequence
-        came_back = replace(self._backlog.came_back)
-        regained = self._backlog.rewind(to_number, DurableState.decode(was.state if is_alone else found.state))
-        for number in [number for number in self._placed_in if number > to_number]:
-            placed = self._placed_in.pop(number)
-            self.counts.place(number, self._backlog.first_here, placed, -1)
-            regained.change(placed.triggers, placed.readings, 0)
-        for number in [number for number in self._dead_in if number > to_number]:
-            dead = self._dead_in.pop(number)
-            self.counts.dead_triggers -= dead.triggers
-            self.counts.dead_readings -= dead.readings
-            regained.change(-dead.triggers, -dead.readings, 0)
-        # Where the position alone was lost, what is not held is taken to be there: an operator removed a row.
-        to = was.less(regained.triggers, regained.readings) if is_alone else found
-        here = self.account.go_back(to)
-        earlier = self._backlog.came_back.less(came_back)
-        mine = regained.less(earlier)
-        gone = Amount(triggers=max(0, here.triggers - mine.triggers), readings=max(0, here.readings - mine.readings))
-        self.lost.change(gone.triggers, gone.readings, gone.blocks)
-        before = max(0, was.readings - to.readings - here.readings - earlier.readings)
-        if before:
-            self._lose_before(before)
-        self._announcements.commits_lost(self._durability, regained, gone.readings + before)
+    def go_on_without_log(self) -> None:
+        """Commit what is here, though the database has lost what was before: nothing has that any more."""
+        self._has_lost = True
+
+    def go_on_with(self, backlog: Backlog, found: JournalPosition) -> None:
+        """Commit from this backlog: the database is at this position."""
+        self._backlog = backlog
+        self._note_held()
+        for number in [number for number in self._placed_in if number > found.sequence or not found.sequence]:
+            self.counts.place(self._placed_in.pop(number), -1)
 
     async def _commit(self, blocks: list[Waiting]) -> None:
         self._letters.see_discards()
@@ -285,16 +234,13 @@ class Committer:
         """The oldest blocks are committed, or kept as dead letters."""
         for waiting in blocks:
             if waiting.placed is not None:
-                self.counts.place(waiting.number, self._backlog.first_here, waiting.placed)
+                self.counts.place(waiting.placed)
                 self._placed_in[waiting.number] = waiting.placed
-        mine = self._backlog.settle(len(blocks))
+        self._backlog.settle(len(blocks))
         if self._placed_in:
-            held_from = self._backlog.held_from
-            self._placed_in = {number: each for number, each in self._placed_in.items() if number >= held_from}
-        if self._dead_in:
-            held_from = self._backlog.held_from
-            self._dead_in = {number: each for number, each in self._dead_in.items() if number >= held_from}
-        self._settled(mine)
+            safe_upto = self._backlog.safe_upto
+            self._placed_in = {number: each for number, each in self._placed_in.items() if number > safe_upto}
+        self._settled(len(blocks))
 
     async def _commit_less(self, blocks: list[Waiting]) -> None:
         """Commit by halves what may be too much for the time that the database has for a transaction."""
@@ -344,7 +290,7 @@ class Committer:
 
     async def _commit_good(self, good: list[BlockPart], blocks: list[Waiting]) -> BatchRejected | None:
         """Commit the good parts of blocks, whose others are kept; return why the store rejects them all the same."""
-        # Where nothing is good the position goes on all the same: what the journal lets go of must not be beyond.
+        # Where nothing is good the position goes on all the same: what the log lets go of must not be beyond.
         parts = [part.block for part in good] or [nothing_of(blocks[0].block)]
         try:
             await self._transactions.commit(parts, blocks)
@@ -367,18 +313,14 @@ class Committer:
             dead[part.waiting.number].change(-part.block.triggers, -readings_in(part.block), 0)
         self.counts.dead_triggers += sum(each.triggers for each in dead.values())
         self.counts.dead_readings += sum(each.readings for each in dead.values())
-        self._dead_in |= {number: each for number, each in dead.items() if each.triggers or each.readings}
         self._deal_with(blocks)
 
     def _believed(self, waiting: Waiting) -> Waiting:
         """A block, without what assembly says of earlier triggers if the database may not have those.
 
-        To an earlier process it may have done so without this one knowing; of what retention dropped it has the ledger.
+        Of what retention dropped it has the ledger.
         """
-        is_recovered = waiting.number < self._backlog.first_here
-        if is_recovered and self._letters.have_dropped(waiting):
-            self._dropped.were_set_aside(waiting.block.revised["time_ns"])
-        may_lack = self._has_lost or is_recovered or self._dead_letters.may_lack(waiting.block)
+        may_lack = self._has_lost or self._dead_letters.may_lack(waiting.block)
         may_lack = may_lack or self._dropped.concern(waiting.block.revised["time_ns"])
         if not may_lack or not len(waiting.block.revised) or self._group.reports:
             return waiting
@@ -408,7 +350,7 @@ class Committer:
 
     def _count(self, parts: list[ClosedBlock], blocks: list[Waiting]) -> None:
         readings = self.account.commit(parts, blocks)
-        self._backlog.note_acknowledged(self.account.acknowledged)
+        self._acknowledged(self.account.acknowledged)
         self._dead_letters.passed(blocks[-1].number)
         self.committed_ns = self._clock.now().monotonic_ns
         self._recent.add(readings, self.committed_ns)
@@ -416,7 +358,7 @@ class Committer:
     def _measure(self, blocks: list[Waiting]) -> None:
         moment = self.committed_ns
         weights = [waiting.readings if self._group.reports else waiting.block.triggers for waiting in blocks]
-        # How long something waited that was read back from the journal says nothing of how commits do now.
+        # How long something waited that was read from the log says nothing of how commits do now.
         fresh = [
             (moment - waiting.put_ns, weight)
             for waiting, weight in zip(blocks, weights, strict=True)

@@ -94,10 +94,6 @@ class LettersOfBlocks:
         parts = [(letter.key[1], block.aside.readings) for letter, block in found if block.aside is not None]
         return {reason: join([part for of, part in parts if of == reason]) for reason, _ in parts}
 
-    def have_dropped(self, waiting: Waiting) -> bool:
-        """Whether something of a block was set aside, when it came before, since retention was to drop its period."""
-        return AsideReason.DROPPED in self._kept_aside(waiting)
-
     def _kept_aside(self, waiting: Waiting) -> list[int]:
         """The reasons for which something of a block was kept when it came before."""
         return [reason for run, reason in self._dead_letters.of_block(waiting.number) if run == ASIDE]

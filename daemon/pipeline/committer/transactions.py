@@ -11,6 +11,7 @@ from daemon.pipeline.committer.attempts import Attempts
 from daemon.pipeline.dead_letters import Reason
 from daemon.pipeline.placer import Asked
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
+from schemas.queries import LedgerTail
 from schemas.readings import Array, InstrumentGroup
 
 
@@ -86,7 +87,7 @@ class Transactions:
         position = await self.position()
         return position.sequence if position.journal == self._journal else 0
 
-    async def ask(self, query: Asked) -> Array:
+    async def ask(self, query: Asked | LedgerTail) -> Array:
         """What the store answers."""
         return await self._attempts.at_store(lambda: self._store.ask(query))
 

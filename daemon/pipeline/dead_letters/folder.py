@@ -38,14 +38,6 @@ def folder_of(state_dir: Path, group: str) -> Path:
     return state_dir / "dead-letters" / group
 
 
-def _renamed(found: Found, formerly: Collection[int], journal: int) -> Found:
-    """What a segment holds, with its journal's new id."""
-    if not formerly:
-        return found
-    letters = (replace(each, journal=journal) if each.journal in formerly else each for each in found.letters)
-    return replace(found, letters=tuple(letters))
-
-
 class DeadLetters:
     """Keep, look up, read, remove. Use `open` first where letters may lie there already, and `look` only to read them.
 
@@ -76,7 +68,6 @@ class DeadLetters:
         self._layout = group_checksum(group)
         self._marks = Marks(folder, outside.disk)
         self._retried = Retried(folder, outside, self._marks, self._layout)
-        self._formerly: Collection[int] = ()
         self._journal = 0
         self._passed = 0
         self._times: dict[int, Array] = {}  # of triggers, by serial, as far as they were asked for
@@ -85,29 +76,24 @@ class DeadLetters:
     def open(
         self,
         *,
-        position: JournalPosition = NOWHERE,
         retried: JournalPosition | None = None,
-        journal: int | None = None,
-        formerly: Collection[int] = (),
+        journal: int = 0,
     ) -> list[Found]:
         """Take the folder over from the process before, and `look` through it; only for who holds the state folder.
 
-        position: where the database is in the journal. retried: where it is in this folder, if it is an id of this one
-        that it names: up to there it has the letters that were retried; None where nobody asked it. journal: the id of
-        the journal that blocks come from, if it is another than that of `position`; 0 where there is none. formerly:
-        the ids that it had before.
+        retried: where the database is in this folder, if it is an id of this one that it names: up to there it has the
+        letters that were retried; None where nobody asked it. journal: what the numbers of blocks are of that come.
 
         Raises:
             OSError: the folder cannot be used.
         """
-        self._journal = position.journal if journal is None else journal
-        self._passed = position.sequence if position.journal in (self._journal, *formerly) else 0
+        self._journal = journal
         paths = paths_in(self._disk, self._folder, ENDING)
         if paths:
             # The process before may have been killed before it had synced what it wrote last: that is on the disk by
             # the time that anything is acknowledged because it is here.
             self._deferred.do(partial(self._write_anew, paths[-1]))
-        unreadable = self.look(retried=retried, formerly=formerly)
+        unreadable = self.look(retried=retried)
         if self.id:
             # In a copy of the folder the same numbers are given out, to other letters.
             self._identity.succeed({(retried or NOWHERE).journal, *self._ids_found})
@@ -120,11 +106,11 @@ class DeadLetters:
         with contextlib.suppress(FileNotFoundError):  # nothing of it was wanted any more
             self._disk.replace(path, self._disk.read(path, 0, self._disk.size(path)))
 
-    def look(self, *, retried: JournalPosition | None = None, formerly: Collection[int] = ()) -> list[Found]:
+    def look(self, *, retried: JournalPosition | None = None) -> list[Found]:
         """Look through the folder, which another process may write to; return what cannot be read in whole.
 
         It writes nothing: a running daemon holds the file that it writes to open, whatever takes its name.
-        retried, formerly: as for `open`.
+        retried: as for `open`.
 
         Raises:
             OSError: the folder cannot be read.
@@ -132,7 +118,6 @@ class DeadLetters:
         self._identity.load()
         self._marks.load()
         self._retried.load()
-        self._formerly = formerly
         if retried is not None:
             self._retried.compare(retried, self.ids)
         found = self._scan()
@@ -149,7 +134,7 @@ class DeadLetters:
         """Take up what segments hold, by the marks."""
         self._index.clear()
         self._ids_found = {segment.folder for segment in found}
-        ours = [_renamed(segment, self._formerly, self._journal) for segment in found if not segment.is_other]
+        ours = [segment for segment in found if not segment.is_other]
         newest = {letter.origin: letter.serial for segment in ours for letter in segment.letters}
         self._unread_bytes = sum(segment.nbytes for segment in found if segment.is_other)
         for segment in ours:
@@ -160,8 +145,6 @@ class DeadLetters:
                 if is_over and not letter.is_aside:
                     # Its block may come again, without it: what the next ones say of its trigger is not so.
                     self._index.note_discarded(letter.key)
-        # Without a journal no block comes again, and its number is that of another one in this process.
-        self._index.forget_blocks_of(0)
 
     @property
     def id(self) -> int:
@@ -396,10 +379,7 @@ class DeadLetters:
             segments = await self._workers.call(self._scan)
             self._retried.compare(found, self.ids)
             before = self.amount.readings
-            # Without a journal the blocks of this process may come again all the same.
-            own = {block: keys for block, keys in self._index.of_block.items() if not block[0]}
             self._take_up(segments)
-            self._index.of_block.update(own)
         lost = self._retried.lost(self.to_retry)
         self._retried.settle(found, self.ids)
         self.lost += lost

@@ -92,10 +92,6 @@ class Index:
         run, trigger = key
         self.newest_discarded[run] = max(trigger, self.newest_discarded.get(run, 0))
 
-    def forget_blocks_of(self, journal: int) -> None:
-        """What was kept of blocks of a journal says nothing of the blocks that come."""
-        self.of_block = {block: keys for block, keys in self.of_block.items() if block[0] != journal}
-
     def done(self, journal: int, position: int, but: Container[Path]) -> Iterator[Path]:
         """The segments in which nothing is wanted once the database has the blocks of a journal up to this number.
 

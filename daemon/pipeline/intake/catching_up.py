@@ -37,6 +37,11 @@ class CatchingUp:
         self._waits = True
         self._is_doubt_noted = 0 < found_upto <= doubtful_upto
         self._replayed = 0  # the last record that went through
+        self._known_upto = 0  # the figures have what came up to this record
+
+    def begin_again(self, upto: int) -> None:
+        """All records up to this one are to be put through again; what a database says of them is its own."""
+        self.found_upto, self._replayed, self._known_upto = upto, 0, upto
 
     async def doubt(self, *, waits: bool) -> None:
         """What was found may have been taken for lost, here or by another daemon: note that before it is committed.
@@ -74,7 +79,7 @@ class CatchingUp:
         await self._put_stored(replay, pipeline, announced)
         while (place := announced.next_place(self._group)) < NO_RECORD:
             if self._keeper is not None:
-                self._put(replay, [each for each in self._keeper.in_memory() if each.number <= place])
+                self._put(replay, pipeline, [each for each in self._keeper.in_memory() if each.number <= place])
             await announced.follow(self._group, pipeline)
 
     async def _put_stored(self, replay: Replay, pipeline: Pipeline, announced: AnnouncedRuns) -> None:
@@ -91,8 +96,7 @@ class CatchingUp:
                     await self._note_doubt()  # a crash while its readings wait must not have them count as settled
                 while received.number > announced.next_place(self._group):
                     await announced.follow(self._group, pipeline)
-                replay.take(received)
-                self._replayed = received.number
+                self._take(received, replay, pipeline)
                 if not k % TURN:
                     await asyncio.sleep(0)
             if is_retained and (not found or self._replayed >= keeper.first_waiting - 1):
@@ -102,13 +106,19 @@ class CatchingUp:
                 is_retained = True
             await self.has_room.wait()
 
-    def put_rest(self, replay: Replay) -> None:
+    def put_rest(self, replay: Replay, pipeline: Pipeline) -> None:
         """Put through what is in memory."""
         if self._keeper is not None:
-            self._put(replay, self._keeper.release())
+            self._put(replay, pipeline, self._keeper.release())
+        pipeline.go_beyond_known()
 
-    def _put(self, replay: Replay, records: Iterable[Received]) -> None:
+    def _put(self, replay: Replay, pipeline: Pipeline, records: Iterable[Received]) -> None:
         for received in records:
             if received.number > self._replayed:
-                replay.take(received)
-                self._replayed = received.number
+                self._take(received, replay, pipeline)
+
+    def _take(self, received: Received, replay: Replay, pipeline: Pipeline) -> None:
+        if received.number > self._known_upto:
+            pipeline.go_beyond_known()
+        replay.take(received)
+        self._replayed = received.number

@@ -6,17 +6,22 @@ from daemon.pipeline.assembly import Origin
 from schemas.readings import Array
 from schemas.wire import Ack
 
+NOBODY = -1
+"""Column of readings that nobody wants acknowledged."""
+
 
 class Columns:
     """Which connections there are, and of which the readings are kept in the log.
 
     keys: of each column the session whose readings are kept, and 0 where none are; the last is that of those for which
     nobody waits. of: by session, of those who wait for the log. acks: what each waits for, by column.
+    refused_before: by column how many of its readings were refused before it had that column.
     settled_upto: by column up to which number its connection sends, since the switch, what was settled before.
     """
 
     def __init__(self, nobody: int) -> None:
         self.acks: dict[int, Ack] = {}
+        self.refused_before: dict[int, int] = {}
         self.of: dict[int, int] = {}
         self.keys = np.array([nobody], np.uint64)
         self.settled_upto: dict[int, int] = {}
@@ -28,8 +33,12 @@ class Columns:
     def note(self, column: int, key: int, ack: Ack) -> None:
         """A connection has a column. key: the session whose readings are kept; 0 where none are."""
         self.acks[column] = ack
-        if ack is Ack.RECEIVED and key:
+        if ack is not Ack.COMMITTED and key:
             self.of[key] = column
+        self.set_key(column, key)
+
+    def set_key(self, column: int, key: int) -> None:
+        """Let the readings of a column be kept as those of a session."""
         if column >= len(self.keys) - 1:
             self.keys = np.insert(self.keys, len(self.keys) - 1, np.zeros(column + 16, np.uint64))
         self.keys[column] = key
@@ -39,6 +48,7 @@ class Columns:
         self.of.pop(int(self.keys[column]), None)
         self.keys[column] = 0
         self.settled_upto.pop(column, None)
+        self.refused_before.pop(column, None)
         del self.acks[column]
 
     def without_settled(self, block: Array, origin: Origin) -> tuple[Array, Origin]:

@@ -1,4 +1,4 @@
-"""Where sources put readings in: before there is a pipeline into the log alone, and afterwards into both."""
+"""Where sources put readings in: into the log, and into the pipeline as soon as that has all that came before."""
 
 import random
 from typing import Any
@@ -13,7 +13,7 @@ from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announced import AnnouncedRuns
 from daemon.pipeline.assembly import MOST_SESSIONS, Joined, Origin
 from daemon.pipeline.intake.catching_up import CatchingUp
-from daemon.pipeline.intake.columns import Columns
+from daemon.pipeline.intake.columns import NOBODY, Columns
 from daemon.pipeline.intake.early_losses import EarlyLosses
 from daemon.pipeline.intake.receipt_times import ReceiptTimes
 from daemon.pipeline.intake.replay import Replay
@@ -25,10 +25,12 @@ from daemon.pipeline.intake_log import (
     IntakeKeeper,
     IntakeLog,
     IntakeState,
+    Kept,
     RunKind,
     Stretches,
 )
 from daemon.pipeline.pipeline import Pipeline
+from schemas.batch import JournalPosition
 from schemas.config import Config
 from schemas.readings import Array, InstrumentGroup
 from schemas.sessions import is_private
@@ -40,7 +42,7 @@ class Intake:
 
     Everything but `catch_up` and `end` is called on the event loop and returns at once.
 
-    log: opened, with what was `found` in it; None where no journal is kept: then nothing may come before `catch_up`.
+    log: opened, with what was `found` in it; None where none is kept: then nothing may come before `catch_up`.
     connections: for sources: which connection has each session, by `schemas.sessions.session_key`; a newer one takes
     the place of the older, whichever source it comes in by.
     """
@@ -64,7 +66,10 @@ class Intake:
         self._clock = clock
         self._events = events
         self._pipeline: Pipeline | None = None  # once it has all that came before
+        self._reading: Pipeline | None = None  # it is being given what came before
+        self.log = log
         self._keeper = None if log is None else IntakeKeeper(log, self._on_log)
+        self._nobody = NOBODY  # the pipeline's column for readings for which nobody waits
         found_upto = 0 if log is None else log.next - 1
         self.stretches = Stretches(() if found is None else found.sessions, found_upto)
         self._streams = Streams(self.stretches, rng)
@@ -111,9 +116,30 @@ class Intake:
         self._subscribers.append(subscriber)
 
     @property
-    def has_journal(self) -> bool:
-        """Whether senders may ask for `spooled`, and for `received`."""
-        return self._keeper is not None if self._pipeline is None else self._pipeline.has_journal
+    def as_kept(self) -> Kept | None:
+        """The log, for a pipeline; None where none is kept."""
+        return None if self._keeper is None else self
+
+    @property
+    def state(self) -> IntakeState:
+        """How far the log is; there has to be one."""
+        assert self._keeper is not None
+        return self._keeper.state
+
+    def note_acknowledged(self, position: JournalPosition) -> None:
+        """The database acknowledged a commit at this position."""
+        if self._keeper is not None:
+            self._keeper.note_acknowledged(position)
+
+    @property
+    def found_readings(self) -> int:
+        """Readings that the log held at the start."""
+        return self._found_readings
+
+    @property
+    def has_log(self) -> bool:
+        """Whether senders may ask for `received`."""
+        return self._keeper is not None
 
     @property
     def is_full(self) -> bool:
@@ -161,16 +187,27 @@ class Intake:
             self.drop("configuration", len(block) if origin is None else int((origin.column < 0).sum()))
             return
         now = self._times.give(block["time_ns"], self._now())
-        if self._pipeline is None:
-            self.waiting += len(block)
-            self._keep(block, Origin.of(-1, 0, len(block)) if origin is None else origin, now)
-            return
         columns = self._columns
+        if self._keeper is not None:
+            origin = self._with_nobody(origin, len(block))
         if origin is not None and columns.settled_upto:
             block, origin = columns.without_settled(block, origin)
-        if origin is not None and columns.keys.any():
+        if self._keeper is not None and origin is not None:
             self._keep(block, origin, now)
-        self._pipeline.receive(block, origin, now)
+        if self._pipeline is None:
+            self.waiting += len(block)
+        else:
+            self._pipeline.receive(block, origin, now)
+
+    def _with_nobody(self, origin: Origin | None, readings: int) -> Origin:
+        """Give readings for which nobody waits their own column: the log has to know when the database has them."""
+        if origin is None:
+            origin = Origin.of(NOBODY, 0, readings)
+        is_nobody = origin.column == NOBODY
+        if is_nobody.any():
+            sequence = self._streams.number_nobody(origin.sequence, is_nobody)
+            origin = Origin(np.where(is_nobody, np.int32(self._nobody), origin.column), sequence)
+        return origin
 
     def connect(self, *, ack: Ack, session: int | None = None, first: int = 0, upto: int | None = None) -> Joined:
         """Let a sender that wants acknowledgements begin, or go on with its session.
@@ -186,25 +223,29 @@ class Intake:
         if session is not None and upto is not None:
             self._see_sent(session, upto)
         key = session
-        if key is None and (self._pipeline is None or ack is Ack.RECEIVED):
+        if key is None and self._keeper is not None:
             key, first = self._streams.take_private()
         if self._pipeline is None:
             assert key is not None
             return self._join(key, ack, first, upto)
-        joined = self._pipeline.connect(spooled=ack is not Ack.COMMITTED, session=key, first=first, upto=upto)
-        self._columns.note(joined.column, 0, ack)
-        self._pipeline.keeps(joined.column, None)
-        if ack is Ack.RECEIVED:
-            assert key is not None
-            stream = self._streams.by_session.get(key)
-            if stream is None or stream.next != joined.resume:
-                before = 0 if joined.resume == first else joined.resume
-                stream = self._streams.by_session[key] = Stream(before, joined.resume, joined.resume, joined.resume)
-            self._columns.note(joined.column, key, ack)
-            self._pipeline.keeps(joined.column, stream.before)
-            self._pipeline.kept(joined.column, stream.synced)
-            self._put_run(key, first, RunKind.JOINED)
+        joined = self._pipeline.connect(session=key, first=first, upto=upto)
+        if self._keeper is None or key is None:
+            self._columns.note(joined.column, 0, ack)
+            return joined
+        stream = self._streams.by_session.get(key)
+        if stream is None or stream.next != joined.resume:
+            before = 0 if joined.resume == first else joined.resume
+            stream = self._streams.by_session[key] = Stream(before, joined.resume, joined.resume, joined.resume)
+        self._let_keep(self._pipeline, joined.column, key, ack)
+        self._put_run(key, first, RunKind.JOINED)
         return joined
+
+    def _let_keep(self, pipeline: Pipeline, column: int, key: int, ack: Ack) -> None:
+        """Note a connection, for which the log is enough where its sender wants no more."""
+        stream = self._streams.by_session[key]
+        self._columns.note(column, key, ack)
+        pipeline.keeps(column, None if ack is Ack.COMMITTED else stream.before)
+        pipeline.kept(column, stream.synced)
 
     def _see_sent(self, session: int, upto: int) -> None:
         if self._pipeline is not None:
@@ -237,8 +278,14 @@ class Intake:
     def acknowledged(self) -> tuple[Array, Array]:
         """Up to which number each column is settled, and how many of these were refused; see `Receipts`."""
         if self._pipeline is None:
-            return self._done.copy(), np.zeros_like(self._done)
-        return self._pipeline.acknowledged()
+            done, refused = self._done.copy(), np.zeros_like(self._done)
+        else:
+            done, refused = self._pipeline.acknowledged()
+        if self._columns.refused_before:
+            refused = refused.copy()
+            for column, count in self._columns.refused_before.items():
+                refused[column] += count
+        return done, refused
 
     # --- before there is a pipeline -----------------------------------------------------------------------------
 
@@ -257,7 +304,7 @@ class Intake:
         column = self._columns.free()
         self._columns.note(column, key, ack)
         self._done = np.pad(self._done, (0, len(self._columns.keys) - 1 - len(self._done)))
-        self._done[column] = stream.synced if ack is Ack.RECEIVED else first
+        self._done[column] = first if ack is Ack.COMMITTED else stream.synced
         if upto is not None:
             self._put_run(key, upto, RunKind.SENT)
         self._put_run(key, first, RunKind.JOINED)
@@ -266,21 +313,16 @@ class Intake:
     # --- the log ------------------------------------------------------------------------------------------------
 
     def _keep(self, block: Array, origin: Origin, now: Instant) -> None:
-        """Keep the readings of those columns that are kept."""
-        keys, sequence = self._columns.keys[origin.column], origin.sequence
-        wanted = keys != 0
-        if not wanted.all():
-            keys, sequence, block = keys[wanted], sequence[wanted], block[wanted]
-        if not len(block):
-            return
-        self._put(self._streams.runs_of(keys, sequence), block.copy(), now)
+        if len(block):
+            keys = self._columns.keys[origin.column]
+            self._put(self._streams.runs_of(keys, origin.sequence), block.copy(), now)
 
     def _put_run(self, key: int, first: int, kind: RunKind) -> None:
         self._put(np.array([(key, first, 0, kind)], RUN), np.empty(0, self.group.record), self._now())
 
     def _put(self, runs: Array, readings: Array, now: Instant) -> None:
         assert self._keeper is not None
-        number = self._keeper.put(now.utc_ns, runs, readings)
+        number = self._keeper.put(now.utc_ns, runs, readings, at_once=bool(self._columns.of))
         self.stretches.add(number, runs, now.monotonic_ns / 1e9)
         self._streams.put(number, runs)
         self._look_full()
@@ -302,7 +344,7 @@ class Intake:
         if problem != self._problem:
             self._problem = problem
             if problem is None:
-                self._events.info(f"group {self.group.name}: the intake's log is written again")
+                self._events.info(f"group {self.group.name}: the journal is written again")
             else:
                 self._events.error(
                     f"group {self.group.name}: {problem}; who waits for `received` is answered when it is committed"
@@ -311,8 +353,9 @@ class Intake:
     @fail_stop()
     def look(self) -> None:
         """Let go of what is safe elsewhere, a few times a second."""
-        if self._pipeline is not None and self._keeper is not None:
-            safe = self.stretches.safe(self._pipeline)
+        closing = self._pipeline or self._reading
+        if closing is not None and self._keeper is not None:
+            safe = self.stretches.safe(closing)
             if safe:
                 self._keeper.trim(safe)
                 self._streams.forget(safe, self._columns.of)
@@ -331,6 +374,7 @@ class Intake:
     @fail_stop()
     async def catch_up(self, pipeline: Pipeline, announced: AnnouncedRuns) -> None:
         """Give a pipeline what the log holds, each restart that was announced in its place, and then what comes."""
+        self._reading = pipeline
         announced.begin(self.group.name, pipeline.begun)
         replay = Replay(
             pipeline,
@@ -341,12 +385,11 @@ class Intake:
             own=self._streams.private(),
         )
         self._times.begin_after((pipeline.heard_s + 1) * 1_000_000_000 - 1)
-        pipeline.subscribe(settled=self._settled, full=self._pipeline_full)
         self._pipeline_full(pipeline.is_full)
         await self._catching_up.put_through(replay, pipeline, announced)
         for subscriber in self._subscribers:
             subscriber.flush()
-        self._catching_up.put_rest(replay)
+        self._catching_up.put_rest(replay, pipeline)
         self._open(pipeline, replay)
 
     def _open(self, pipeline: Pipeline, replay: Replay) -> None:
@@ -357,28 +400,71 @@ class Intake:
             key = int(before.keys[column])
             stream = self._streams.by_session[key]
             replay.columns.pop(key, None)
-            joined = pipeline.connect(spooled=ack is not Ack.COMMITTED, session=key, first=stream.next)
+            joined = pipeline.connect(session=key, first=stream.next)
             columns[column] = joined.column
             if joined.resume > stream.next:
                 # What lies between came in an earlier process, which may not have synced it; its copy is not kept.
                 self._columns.settled_upto[joined.column] = stream.before = joined.resume
-            self._columns.note(joined.column, key if ack is Ack.RECEIVED else 0, ack)
-            if ack is Ack.RECEIVED:
-                pipeline.keeps(joined.column, stream.before)
-                pipeline.kept(joined.column, stream.synced)
+            self._let_keep(pipeline, joined.column, key, ack)
+            if column in before.refused_before:
+                self._columns.refused_before[joined.column] = before.refused_before[column]
+        if self._keeper is not None:
+            replay.columns.pop(self._streams.nobody, None)
+            first = self._streams.nobody_next
+            self._nobody = pipeline.connect(session=self._streams.nobody, first=first).column
+            self._columns.set_key(self._nobody, self._streams.nobody)
         pipeline.end_taking_again()
         for key, column in replay.columns.items():
             pipeline.disconnect(column, ended=is_private(key))
         self.early.hand_over(pipeline)
-        self._pipeline, self.waiting = pipeline, 0
+        pipeline.note_came_again(replay.came_again)
+        self.stretches.end_reading()
+        self._pipeline, self._reading, self.waiting = pipeline, None, 0
         if replay.readings:
             self._events.info(
-                f"group {self.group.name}: {replay.readings} readings of the intake's log went through assembly"
+                f"group {self.group.name}: {replay.readings} readings of the journal went through assembly again"
             )
         for subscriber in self._subscribers:
             subscriber.moved(columns)
         self._look_full()
         self._settled()  # what was committed while the log went through was told to nobody
+
+    def subscribe_to(self, pipeline: Pipeline) -> None:
+        """Let a pipeline tell what happens, and whether it has room."""
+        pipeline.subscribe(settled=self._pipeline_settled, full=self._pipeline_full)
+
+    async def begin_again(self) -> None:
+        """Take what comes into the log alone: the pipeline begins again with all that the log holds."""
+        keeper, pipeline = self._keeper, self._pipeline
+        assert keeper is not None
+        if pipeline is not None:
+            for subscriber in self._subscribers:
+                subscriber.flush()
+            self._leave(pipeline)
+        self._reading = None
+        upto = keeper.next - 1
+        self.stretches.begin_again(upto)
+        self._catching_up.begin_again(upto)
+        await keeper.read_again()
+
+    def _leave(self, pipeline: Pipeline) -> None:
+        """Let the connections go on without a pipeline."""
+        (done, refused), before = pipeline.acknowledged(), self._columns
+        self._pipeline, self._nobody = None, NOBODY
+        self._columns = Columns(nobody=self._streams.nobody)
+        columns, self._done = {}, np.zeros(len(before.keys), np.int64)
+        for column, ack in before.acks.items():
+            columns[column] = mine = self._columns.free()
+            self._columns.note(mine, int(before.keys[column]), ack)
+            self._done[mine] = done[column]
+            if count := int(refused[column]) + before.refused_before.get(column, 0):
+                self._columns.refused_before[mine] = count
+        for subscriber in self._subscribers:
+            subscriber.moved(columns)
+
+    def _pipeline_settled(self) -> None:
+        self.look()
+        self._settled()
 
     @property
     def pipeline(self) -> Pipeline | None:
@@ -391,11 +477,6 @@ class Intake:
         return 0 if self._keeper is None else self._keeper.next - 1
 
     # --- what others are told -----------------------------------------------------------------------------------
-
-    @property
-    def log_state(self) -> IntakeState | None:
-        """How far the log is; None where there is none."""
-        return None if self._keeper is None else self._keeper.state
 
     @property
     def unsynced(self) -> int:
@@ -419,9 +500,9 @@ class Intake:
         self._look_full()
 
     def _look_full(self) -> None:
-        is_full = (self._keeper is not None and self._keeper.is_full) or (
-            self._pipeline is not None and self._pipeline.is_full
-        )
+        # With a log what the pipeline has no room for is read again from there.
+        behind = self._keeper if self._keeper is not None else self._pipeline
+        is_full = behind is not None and behind.is_full
         if is_full != self._is_full:
             self._is_full = is_full
             for subscriber in self._subscribers:

@@ -35,6 +35,7 @@ class Replay:
         self._sent: dict[int, int] = {}
         self.columns: dict[int, int] = {}
         self.readings = 0
+        self.came_again = 0  # of these, what the database had, and lost
         self._pipeline = pipeline
         self._clock = clock
 
@@ -79,7 +80,7 @@ class Replay:
 
     def _join(self, session: int, first: int) -> int:
         upto = self._sent.pop(session, None)
-        column = self._pipeline.connect(spooled=True, session=session, first=first, upto=upto).column
+        column = self._pipeline.connect(session=session, first=first, upto=upto).column
         self.columns[session] = column
         return column
 
@@ -114,11 +115,16 @@ class Replay:
             if first > reached:
                 self._pipeline.came_beyond(session, count)
             elif self._number <= self._found_upto:
-                self._stretches.add_found(session, first + count)
+                self._read(session, first + count)
+            low, high = self._pipeline.lost_of.get(session, (0, 0))
+            self.came_again += max(0, min(first + count, high) - max(first, low))
+
+    def _read(self, session: int, upto: int) -> None:
+        self._stretches.read(self._number, [(session, upto)], self._clock.now().monotonic_ns / 1e9)
 
     def _take_by_itself(self, readings: Array, origin: Origin, moment: Instant) -> None:
         first, self._own_next = self._own_next, self._own_next + len(readings)
-        self._stretches.add_found(self._own, self._own_next)
+        self._read(self._own, self._own_next)
         column = self.columns[self._own] if self._own in self.columns else self._join(self._own, 0)
         own = Origin.of(column, first, len(readings))
         self._pipeline.take_readings_again(readings, origin, moment, own=own)

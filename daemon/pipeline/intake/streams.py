@@ -39,7 +39,7 @@ class Streams:
         self._stretches = stretches
         self._rng = rng
         self.nobody = self.private()
-        self._nobody_next = 0  # the number of the next reading for which nobody waits
+        self.nobody_next = 0  # the number of the next reading for which nobody waits
         # Private sessions of the log whose connections are gone: the next connections go on with them, so that there
         # are no more than there are connections at once.
         self._left: list[int] = []
@@ -66,14 +66,16 @@ class Streams:
             self._left.remove(key)
             self.by_session.pop(key, None)
 
+    def number_nobody(self, sequence: Array, is_nobody: Array) -> Array:
+        """The sequence with numbers for those readings for which nobody waits; is_nobody: bool, shape (n,)."""
+        count = int(np.count_nonzero(is_nobody))
+        sequence = sequence.copy()
+        sequence[is_nobody] = self.nobody_next + np.arange(count)
+        self.nobody_next += count
+        return sequence
+
     def runs_of(self, keys: Array, sequence: Array) -> Array:
         """Readings of these sessions, with these numbers, as runs of them: RUN."""
-        is_nobody = keys == self.nobody
-        if is_nobody.any():
-            sequence = sequence.copy()
-            count = int(np.count_nonzero(is_nobody))
-            sequence[is_nobody] = self._nobody_next + np.arange(count)
-            self._nobody_next += count
         begins = np.flatnonzero((keys[1:] != keys[:-1]) | (sequence[1:] != sequence[:-1] + 1)) + 1
         starts = np.concatenate([[0], begins])
         runs = np.zeros(len(starts), RUN)

@@ -6,6 +6,7 @@ of them are safe elsewhere.
 
 from daemon.pipeline.intake_log.format import RUN, Received, RunKind
 from daemon.pipeline.intake_log.keeper import IntakeKeeper, IntakeState
+from daemon.pipeline.intake_log.kept import Kept
 from daemon.pipeline.intake_log.log import IntakeFound, IntakeLog, folder_of, readings_in
 from daemon.pipeline.intake_log.stretches import Stretches
 
@@ -15,6 +16,7 @@ __all__ = [
     "IntakeKeeper",
     "IntakeLog",
     "IntakeState",
+    "Kept",
     "Received",
     "RunKind",
     "Stretches",

@@ -1,10 +1,13 @@
-"""The keeper of the intake's log: it writes, syncs and reads beside the event loop.
+"""The keeper of the log: it writes, syncs and reads beside the event loop.
 
-What came while it synced is written and synced together, so that a slow disk makes larger steps, not a longer queue.
-What waits stays in memory until it is synced: after a failure it is appended again.
+Everything that comes is in memory until the database has it. It goes to the disk at once where a sender waits for that,
+and else if it is still here after `LAZY_S`: while the database keeps up, next to nothing is written. What came while it
+synced is written and synced together, so that a slow disk makes larger steps, not a longer queue. After a failure what
+was not synced is appended again.
 """
 
 import asyncio
+import contextlib
 import math
 import threading
 from collections import deque
@@ -19,8 +22,10 @@ from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.fitting import count_fitting
 from daemon.pipeline.intake_log.format import Received
 from daemon.pipeline.intake_log.log import IntakeLog
+from daemon.pipeline.journal.acknowledged import Acknowledged
 from daemon.pipeline.journal.beside import Attempt, Beside
 from daemon.pipeline.journal.errors import JournalFull
+from schemas.batch import JournalPosition
 from schemas.readings import Array
 
 T = TypeVar("T")
@@ -31,6 +36,16 @@ TOGETHER = 8 * 2**20
 WAITING_MOST = 64 * 2**20
 """Bytes that may wait in memory to be written before the disk counts as too slow."""
 
+WRITTEN_FROM = 16 * 2**20
+"""Bytes in memory from which on all is written, however young: the database is behind."""
+
+ROOM_EVERY_S = 5.0
+"""Time between two looks at the free space of the disk, which others use as well, and two notes of what the database
+acknowledged: each is synced."""
+
+LAZY_S = 0.2
+"""What nobody waits for on the disk is written when it has been here for this time, or for twice of it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class IntakeState:
@@ -38,7 +53,7 @@ class IntakeState:
 
     synced: all records up to this number are on the disk. gone: those up to this number are not, any more.
     tried, skipped: those above `tried` never were; of these, those up to `skipped` never will be.
-    nbytes: what the log takes of the disk.
+    nbytes: what the log takes of the disk. room: what it may still take, by its limit and by what is free.
     problem: what failed and is tried again, else None.
     """
 
@@ -47,6 +62,7 @@ class IntakeState:
     tried: int
     skipped: int
     nbytes: int
+    room: int
     problem: str | None
 
 
@@ -62,8 +78,12 @@ class IntakeKeeper:
         self._report_change = changed
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._beside = Beside(log.outside.workers, "the keeper of the intake's log", self.step)
+        self._beside = Beside(log.outside.workers, "the journal's keeper", self.step)
         self.next = log.next
+        self.put_bytes = 0
+        self._wanted = self._seen = self._due = log.next - 1
+        self._seen_s = self._now()
+        self._sleeps = True  # nothing waits, and nobody asks
         self._waiting: deque[Received] = deque()  # those that are not synced, and those that are retained
         self._waiting_bytes = 0
         self._tried = self._synced = log.next - 1
@@ -71,6 +91,8 @@ class IntakeKeeper:
         self._retained_from: int | None = None
         self._calls: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._is_ended = False
+        self._acknowledged = Acknowledged(log.folder, log.outside)
+        self._room, self._room_at = log.free_room(), self._now()
         self._writing, self._trimming = Attempt(), Attempt()
         self._state = self._new_state()
 
@@ -104,21 +126,28 @@ class IntakeKeeper:
         """How the steps go, for the watchdog."""
         return self._beside.part(name)
 
-    def put(self, received_ns: int, runs: Array, readings: Array) -> int:
-        """Keep what came together, as in `Received`; return its number."""
+    def put(self, received_ns: int, runs: Array, readings: Array, *, at_once: bool) -> int:
+        """Keep what came together, as in `Received`; return its number. at_once: somebody waits for it on the disk."""
         received = Received(number=self.next, received_ns=received_ns, runs=runs, readings=readings)
         self.next += 1
+        self.put_bytes += received.nbytes
         with self._lock:
             self._waiting.append(received)
             self._waiting_bytes += received.nbytes
-        self._beside.wake()
+            wakes = at_once or self._sleeps
+            self._sleeps = False
+            if at_once:
+                self._wanted = received.number
+        if wakes:
+            self._beside.wake()
         return received.number
 
     def trim(self, number: int) -> None:
         """All up to this number is safe elsewhere; what of it is not written yet needs no writing."""
-        self._trim_to = number
+        self._trim_to = max(self._trim_to, number)
         self._forget_synced()
-        self._beside.wake()
+        if self._synced > self._trimmed:  # something of it is on the disk
+            self._beside.wake()
 
     def retain(self) -> None:
         """Leave in memory what comes from now on, until `release`."""
@@ -136,6 +165,10 @@ class IntakeKeeper:
         self._forget_synced()
         return waiting
 
+    def note_acknowledged(self, position: JournalPosition) -> None:
+        """The database acknowledged a commit at this position: the next start is to know."""
+        self._acknowledged.note(position)
+
     async def read(self, most_bytes: int) -> list[Received]:
         """Read the next records; see `IntakeLog.read`.
 
@@ -143,6 +176,11 @@ class IntakeKeeper:
             OSError: the disk failed.
         """
         return await self._call(lambda: self._log.read(most_bytes))
+
+    async def read_again(self) -> None:
+        """Let `read` begin again with the first record that is there."""
+        self._retained_from = None
+        await self._call(self._log.read_again)
 
     async def doubt(self) -> None:
         """See `IntakeLog.doubt`.
@@ -165,6 +203,7 @@ class IntakeKeeper:
         self._is_ended = True
         await self._beside.ended()
         await self._log.outside.workers.call(self._log.close)
+        await self._acknowledged.end()
 
     def _forget_synced(self) -> None:
         upto = max(self._state.synced, self._trim_to)
@@ -180,13 +219,13 @@ class IntakeKeeper:
         """Do what is due; return after how many seconds the next step is due, None after the last."""
         now_s = self._now()
         with self._lock:
-            first = self._waiting[0].number if self._waiting else 0
-            waiting = list(islice(self._waiting, max(0, max(self._synced, self._trim_to) + 1 - first), None))
             trim_to, is_ended, asked = self._trim_to, self._is_ended, self._beside.asked
+            waiting = self._due_now(now_s, is_ended)
         self._trim(trim_to, now_s)
         self._skipped = trim_to
         if (waiting or self._writing.problem) and (is_ended or now_s >= self._writing.not_before_s):
             self._write(waiting, now_s)
+        self._look_around(now_s)
         self._report()
         with self._lock:
             calls = list(self._calls)
@@ -197,7 +236,27 @@ class IntakeKeeper:
         if is_ended:
             return None
         again = [attempt.not_before_s for attempt in (self._writing, self._trimming) if attempt.problem is not None]
+        with self._lock:
+            self._sleeps = not self._waiting
+            again.append(self._room_at + ROOM_EVERY_S)
+            if self._waiting:
+                again.append(self._seen_s + LAZY_S)
         return max(0.0, min(again, default=math.inf) - now_s)
+
+    def _look_around(self, now_s: float) -> None:
+        if now_s - self._room_at >= ROOM_EVERY_S:
+            self._room, self._room_at = self._log.free_room(), now_s
+            with contextlib.suppress(OSError):  # the note that stays says less, and nothing that is not so
+                self._acknowledged.write()
+
+    def _due_now(self, now_s: float, is_ended: bool) -> list[Received]:
+        """What of all that waits is to be written."""
+        if now_s >= self._seen_s + LAZY_S:
+            self._due, self._seen, self._seen_s = self._seen, self.next - 1, now_s
+        upto = self.next - 1 if is_ended or self._waiting_bytes >= WRITTEN_FROM else max(self._due, self._wanted)
+        first = self._waiting[0].number if self._waiting else 0
+        start = max(0, max(self._synced, self._trim_to) + 1 - first)
+        return list(islice(self._waiting, start, max(start, upto + 1 - first)))
 
     def _trim(self, number: int, now_s: float) -> None:
         if number <= self._trimmed or now_s < self._trimming.not_before_s:
@@ -205,7 +264,7 @@ class IntakeKeeper:
         try:
             self._gone = self._log.trim(number)
         except OSError as error:
-            self._trimming.failed(f"a segment of the intake's log cannot be removed: {error}", now_s)
+            self._trimming.failed(f"a segment of the journal cannot be removed: {error}", now_s)
         else:
             self._trimmed = number
             self._trimming.succeeded()
@@ -223,7 +282,7 @@ class IntakeKeeper:
                 self._synced = together[-1].number
                 written += len(together)
         except (JournalFull, OSError) as error:
-            self._writing.failed(f"the intake's log cannot be written: {error}", now_s)
+            self._writing.failed(f"the journal cannot be written: {error}", now_s)
         else:
             self._writing.succeeded()
 
@@ -245,6 +304,7 @@ class IntakeKeeper:
             tried=self._tried,
             skipped=self._skipped,
             nbytes=self._log.nbytes,
+            room=max(0, min(self._room, self._log.room)),
             problem=self._writing.problem or self._trimming.problem,
         )
 

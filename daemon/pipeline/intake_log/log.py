@@ -16,9 +16,11 @@ from pathlib import Path
 from daemon.core.outside import Disk, Outside
 from daemon.core.outside.disk import Contents
 from daemon.pipeline.intake_log.format import RECORD_MAGIC, Received, decode, encode, runs_of
+from daemon.pipeline.journal.acknowledged import NOWHERE, read_acknowledged
 from daemon.pipeline.journal.deferred import Deferred
 from daemon.pipeline.journal.errors import FULL, JournalError, JournalFull
 from daemon.pipeline.journal.format import group_checksum, segment_head
+from daemon.pipeline.journal.identity import Identity
 from daemon.pipeline.journal.segment import (
     Damage,
     SegmentWriter,
@@ -77,6 +79,8 @@ class IntakeFound:
 class IntakeLog:
     """Append, sync, read once, trim. Use `open` first.
 
+    noted: what the database acknowledged last, as an earlier process noted it.
+
     Args:
         folder: of this group alone; made if it is not there.
         max_bytes: what all segments together may hold.
@@ -90,7 +94,9 @@ class IntakeLog:
         self.next = 1
         self.outside = outside
         self._disk = outside.disk
-        self._folder = folder
+        self.folder = self._folder = folder
+        self._identity = Identity(folder, outside)
+        self.noted = NOWHERE
         self._deferred = Deferred(folder)
         self._group = group
         self._segments: list[_Segment] = []
@@ -107,9 +113,31 @@ class IntakeLog:
         self.change_limits(max_bytes=max_bytes, segment_bytes=segment_bytes)
 
     @property
+    def id(self) -> int:
+        """The id of the positions that this process leaves in the database."""
+        return self._identity.id
+
+    @property
+    def former(self) -> frozenset[int]:
+        """The ids of earlier processes with this folder: what is at a position of theirs was written from here."""
+        return frozenset(self._identity.former)
+
+    @property
+    def has_deferred(self) -> bool:
+        """Whether the disk has not taken the id yet, or something else of the start: the next one finds none of it."""
+        return bool(self._deferred)
+
+    @property
     def room(self) -> int:
         """Bytes that may still be appended."""
         return self._max_bytes - self.nbytes
+
+    def free_room(self) -> int:
+        """Bytes that may still be appended, and that are free on the disk."""
+        try:
+            return max(0, min(self.room, self._disk.free(self._folder)))
+        except OSError:
+            return max(0, self.room)
 
     def change_limits(self, *, max_bytes: int, segment_bytes: int) -> None:
         """Let it hold so much from now on; may be called from any thread."""
@@ -126,6 +154,10 @@ class IntakeLog:
             OSError: the folder cannot be read.
         """
         self._deferred.do(partial(make_folder, self._disk, self._folder))
+        self._identity.load()
+        self._identity.succeed(())
+        self._deferred.do(partial(self._identity.take, 1))
+        self.noted = read_acknowledged(self._folder, self._disk)
         sessions: set[int] = set()
         readings, damaged = 0, list[Path]()
         for path in paths_in(self._disk, self._folder, ENDING):
@@ -343,6 +375,11 @@ class IntakeLog:
                     return found
             self._read = max(self._read, limit - 1)
         return found
+
+    def read_again(self) -> None:
+        """Let `read` begin again with the first record that is there."""
+        self._read = self._segments[0].first - 1 if self._segments else self.next - 1
+        self._reading, self._at = None, 0
 
     def _records(self, segment: _Segment, limit: int) -> Iterator[Received]:
         """Its records from where reading goes on, that are in no later segment."""

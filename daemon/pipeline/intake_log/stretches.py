@@ -1,7 +1,7 @@
-"""What the intake's log holds by stretches of about a second, until all of a stretch is safe elsewhere.
+"""What the log holds by stretches of a moment, until all of a stretch is safe in the database.
 
-A stretch is safe when its readings are in closed blocks that the journal has on the disk, or the database has for good,
-and when these say so of its sessions: after a crash nothing but that tells which readings of the log came through.
+A stretch is safe when its readings are in closed blocks that the database has for good, and when these say so of its
+sessions: after a crash nothing but that tells which readings of the log were committed.
 """
 
 from collections import Counter, deque
@@ -13,11 +13,11 @@ from daemon.pipeline.intake_log.format import RunKind
 from schemas.readings import Array
 from schemas.sessions import is_private
 
-STRETCH_S = 1.0
+STRETCH_S = 0.05
 
 
 class Closing(Protocol):
-    """What tells how far the readings are that went through."""
+    """What tells how far the readings are that went through assembly."""
 
     @property
     def last_block(self) -> int:
@@ -25,7 +25,7 @@ class Closing(Protocol):
 
     @property
     def safe_upto(self) -> int:
-        """The closed blocks up to this number are on the disk, or in the database for good."""
+        """The closed blocks up to this number are in the database for good."""
 
     def have_closed(self, upto: dict[int, int]) -> bool:
         """Whether closed blocks say of these sessions that all below these numbers is settled."""
@@ -49,15 +49,35 @@ class _Stretch:
 class Stretches:
     """The stretches in the log, oldest first.
 
-    sessions, upto: what an earlier process left, up to which record: one stretch, whose numbers `add_found` adds.
+    sessions, upto: what an earlier process left, up to which record; `read` tells of it as it goes through assembly.
     """
 
     def __init__(self, sessions: Iterable[int], upto: int) -> None:
-        self._found = _Stretch(first=1, last=upto, began_s=0.0, upto=dict.fromkeys(sessions, 0))
-        self._stretches: deque[_Stretch] = deque([self._found] if self._found.upto else [])
+        self._pinned: Counter[int] = Counter()
+        self._private = 0
+        self._unread: set[int] = set()  # sessions of records that have not gone through assembly
+        self._unread_upto = 0
+        self._was_read: deque[_Stretch] = deque()
+        self._came: deque[_Stretch] = deque()  # in this process, since there is a pipeline or before
         self._leaving: deque[_Stretch] = deque()
-        self._pinned = Counter(self._found.upto.keys())
-        self._private = sum(is_private(session) for session in self._pinned)
+        self._leave_unread(sessions, upto)
+
+    def _leave_unread(self, sessions: Iterable[int], upto: int) -> None:
+        self._unread = set(sessions)
+        self._unread_upto = upto if self._unread else 0
+        for session in self._unread:
+            self._pin(session)
+
+    def begin_again(self, upto: int) -> None:
+        """All records up to this one go through assembly again."""
+        before, self._unread = self._unread, set()
+        self._leave_unread({*before, *(key for each in (*self._was_read, *self._came) for key in each.upto)}, upto)
+        for stretch in (*self._was_read, *self._came):
+            self._forget(stretch)
+        for session in before:
+            self._unpin(session)
+        self._was_read.clear()
+        self._came.clear()
 
     def __contains__(self, session: object) -> bool:
         """Whether the log may hold something of a session, which must not be forgotten then."""
@@ -71,32 +91,61 @@ class Stretches:
         """Of how many private sessions it may hold something, or of how many others."""
         return self._private if private else len(self._pinned) - self._private
 
-    def add_found(self, session: int, upto: int) -> None:
-        """Note readings that an earlier process left, as they go through assembly: up to which number."""
-        self._note(self._found, session, upto)
+    def read(self, number: int, upto: Iterable[tuple[int, int]], now_s: float) -> None:
+        """Note a record that was left unread, as it goes through assembly: by session the number after its last."""
+        stretch = self._newest(self._was_read, number, now_s)
+        for session, after in upto:
+            self._note(stretch, session, after)
+
+    def end_reading(self) -> None:
+        """All that was left unread has gone through assembly."""
+        for session in self._unread:
+            self._unpin(session)
+        self._unread, self._unread_upto = set(), 0
 
     def add(self, number: int, runs: Array, now_s: float) -> None:
         """Note a record: RUN, shape (r,)."""
-        newest = self._stretches[-1] if self._stretches else None
-        is_over = newest is not None and (newest.closed_at is not None or now_s - newest.began_s >= STRETCH_S)
-        if newest is None or newest is self._found or is_over:
-            newest = _Stretch(first=number, last=number, began_s=now_s)
-            self._stretches.append(newest)
-        newest.last = number
+        stretch = self._newest(self._came, number, now_s)
         for session, first, count, kind in runs.tolist():
-            self._note(newest, session, first + count if kind == RunKind.READINGS else 0)
+            self._note(stretch, session, first + count if kind == RunKind.READINGS else 0)
+
+    def _newest(self, stretches: deque[_Stretch], number: int, now_s: float) -> _Stretch:
+        newest = stretches[-1] if stretches else None
+        if newest is None or newest.closed_at is not None or now_s - newest.began_s >= STRETCH_S:
+            newest = _Stretch(first=number, last=number, began_s=now_s)
+            stretches.append(newest)
+        newest.last = number
+        return newest
 
     def _note(self, stretch: _Stretch, session: int, upto: int) -> None:
-        if session not in stretch.upto:
-            stretch.upto[session] = 0
-            self._private += is_private(session) and session not in self._pinned
-            self._pinned[session] += 1
-        stretch.upto[session] = max(stretch.upto[session], upto)
+        before = stretch.upto.get(session)
+        if before is None:
+            self._pin(session)
+            stretch.upto[session] = upto
+        elif upto > before:
+            stretch.upto[session] = upto
+
+    def _pin(self, session: int) -> None:
+        self._private += is_private(session) and session not in self._pinned
+        self._pinned[session] += 1
+
+    def _unpin(self, session: int) -> None:
+        self._pinned[session] -= 1
+        if not self._pinned[session]:
+            del self._pinned[session]
+            self._private -= is_private(session)
 
     def safe(self, closing: Closing) -> int:
         """Up to which record all is safe; 0 if that is none that was not before."""
+        done = self._safe_of(self._was_read, closing)
+        if self._was_read or self._unread:
+            return done
+        return max(done, self._safe_of(self._came, closing))
+
+    def _safe_of(self, stretches: deque[_Stretch], closing: Closing) -> int:
         done = 0
-        for stretch in self._stretches:
+        while stretches:
+            stretch = stretches[0]
             if stretch.closed_at is None:
                 if not closing.have_closed(stretch.upto):
                     break
@@ -104,15 +153,13 @@ class Stretches:
             if closing.safe_upto < stretch.closed_at:
                 break
             done = stretch.last
-        while self._stretches and self._stretches[0].last <= done:
-            self._leaving.append(self._stretches.popleft())
+            self._leaving.append(stretches.popleft())
         return done
 
     def gone(self, number: int, *, tried: int, skipped: int) -> None:
         """The records up to this number are on the disk no more: their sessions may be forgotten.
 
-        tried, skipped: those above `tried` never were there, and of these those up to `skipped` never will be. With a
-            disk that fails there are many.
+        tried, skipped: those above `tried` never were there, and of these those up to `skipped` never will be.
         """
         while self._leaving and self._leaving[0].last <= number:
             self._forget(self._leaving.popleft())
@@ -124,7 +171,4 @@ class Stretches:
 
     def _forget(self, stretch: _Stretch) -> None:
         for session in stretch.upto:
-            self._pinned[session] -= 1
-            if not self._pinned[session]:
-                del self._pinned[session]
-                self._private -= is_private(session)
+            self._unpin(session)

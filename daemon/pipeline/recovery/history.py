@@ -21,10 +21,10 @@ def heard_last(runs: Iterable[int]) -> list[int]:
 def history_of(stored: Array, blocks: Iterable[ClosedBlock], most: int, heard: Collection[int]) -> Array:
     """Ledger rows of the newest runs, the last `most` of each, ascending.
 
-    stored: the store's ledger tails; ledger dtype. blocks: what the journal has beyond them, in order. A row that
-    closes a trigger replaces an earlier one of it; a revised one changes it, and is none where it is not there: the
-    database lost that. heard: runs that are remembered whatever their numbers; of a machine whose epoch is known the
-    highest number may be that of an instrument with a wrong one.
+    stored: the store's ledger tails; ledger dtype. blocks: dead letters, in order. A row that closes a trigger replaces
+    an earlier one of it; a revised one changes it, and is none where it is not there. heard: runs that are remembered
+    whatever their numbers; of a machine whose epoch is known the highest number may be that of an instrument with a
+    wrong one.
     """
     rows, _ = rows_after(stored, list(blocks))
     runs = np.unique(rows["run"])

@@ -7,23 +7,23 @@ from daemon.core.outcome import CommandFailed
 from daemon.core.outside import Disk
 from daemon.pipeline.dead_letters.left import pending_readings
 from daemon.pipeline.intake_log.log import INTAKE, readings_in
-from daemon.pipeline.journal.left import readings_left
-from schemas.batch import JournalPosition
+from daemon.pipeline.recovery.earlier_version import FOLDER, readings_left
 
 
 def unknown_groups(state_dir: Path, names: Collection[str], disk: Disk) -> list[tuple[Path, int]]:
-    """The folders of other groups than these, with how many readings each holds: journals, intakes' logs, dead letters.
+    """The folders of other groups than these, with how many readings each holds.
+
+    Logs, dead letters, and what an earlier version left.
 
     Nothing is locked, and no database is asked: it may have some of them.
 
     Raises:
         OSError: they cannot be read.
     """
-    start = JournalPosition(sequence=0)
-    journals = ((folder, readings_left(folder, start, disk)) for folder in _others(state_dir / "journal", names, disk))
+    before = ((folder, readings_left(folder, disk)) for folder in _others(state_dir / FOLDER, names, disk))
     letters = ((folder, pending_readings(folder, disk)) for folder in _others(state_dir / "dead-letters", names, disk))
     logs = ((folder, readings_in(folder, disk)) for folder in _others(state_dir / INTAKE, names, disk))
-    return [(folder, readings) for folder, readings in (*journals, *logs, *letters) if readings]
+    return [(folder, readings) for folder, readings in (*before, *logs, *letters) if readings]
 
 
 def refuse_unknown_groups(state_dir: Path, names: Collection[str], disk: Disk) -> None:

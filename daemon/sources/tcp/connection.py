@@ -317,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
 def _check_intake(greeting: Greeting, intake: "Intake") -> None:
     if intake.refused is not None:
         raise ProtocolError(ErrorCode.CONFIGURATION, intake.refused)
-    if greeting.ack in (Ack.SPOOLED, Ack.RECEIVED) and not intake.has_journal:
+    if greeting.ack in (Ack.SPOOLED, Ack.RECEIVED) and not intake.has_log:
         raise ProtocolError(
             ErrorCode.BAD_GREETING, f"ack={greeting.ack}, and this daemon keeps no journal; use ack=committed"
         )

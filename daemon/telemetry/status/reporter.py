@@ -319,9 +319,9 @@ def _missing_now(states: str) -> int | None:
 
 
 def _intake(intake: Intake) -> IntakeStatus | None:
-    log = intake.log_state
-    if log is None:
+    if not intake.has_log:
         return None
+    log = intake.state
     return IntakeStatus(
         waiting=intake.waiting,
         unsynced=intake.unsynced,
@@ -398,7 +398,6 @@ def _dead_letters(figures: PipelineFigures) -> DeadLetterCounts:
 def _readings(figures: PipelineFigures, rates: GroupRates) -> ReadingCounts:
     return ReadingCounts(
         received=figures.received,
-        recovered=figures.recovered.readings + figures.committed.placed_recovered,
         committed=figures.committed.readings,
         account_at_start=figures.account_at_start.readings,
         late=figures.assembled.late,

@@ -126,7 +126,7 @@ class StorageReport:
             measured_over_s=over_s,
             partitions=[self._partition(name, found, account) for found in self._partitions.get(name, ())],
             reduced=_reduced(account, self._partitions.get(name, ())),
-            journal=_journal(figures, self._reporter.config.journal) if pipeline.has_journal else None,
+            journal=_journal(figures, self._reporter.config.journal) if pipeline.has_log else None,
         )
 
     def _partition(self, group: str, found: Partition, account: Sequence[Decimated]) -> PartitionStorage:

@@ -4,8 +4,7 @@ Everything is copied but what follows from the rest: who adds a file to the fold
 are the embedded server, which the database's tools copy, locks, the output of processes, how the last daemon ended, and
 files half written.
 
-While a daemon runs, a reading moves on: from the intake's log to the journal, to the database, or to the dead letters.
-So they are copied in that order, and whatever was acknowledged when the copying began is in one of the copies, some of
+While a daemon runs, a reading moves on: from the journal to the database, or to the dead letters. So they are copied in that order, and whatever was acknowledged when the copying began is in one of the copies, some of
 it in two: a start with a copied folder beside a newer database stores it once. Retried letters move backwards; then it
 is begun again.
 """
@@ -23,21 +22,19 @@ from daemon.core.monitoring.event_log import TAKEN, TAKING
 from daemon.core.outcome import CommandFailed, names_file
 from daemon.core.outside import SystemDisk
 from daemon.core.process.state_folder import RESTORING
-from daemon.pipeline.intake_log.log import INTAKE
+from daemon.pipeline.intake_log.log import ENDING, INTAKE
 
-JOURNAL, DEAD_LETTERS = "journal", "dead-letters"
+DEAD_LETTERS = "dead-letters"
 MOVED_BACK = ("retried", "acknowledged", "discarded")
 """Files of dead letters that change when letters are retried or discarded."""
 
 
 def before_the_database(state_dir: Path) -> Iterator[tuple[str, int, bytes]]:
     """Give the files that are copied before the database: path in the folder, mode, content."""
-    yield from _files(state_dir, state_dir / INTAKE)
     # What names the segments comes after them: then it knows of all of them.
-    journal = sorted(_paths(state_dir, state_dir / JOURNAL), key=lambda file: file[1].suffix != ".journal")
-    yield from _read(journal)
+    yield from _read(sorted(_paths(state_dir, state_dir / INTAKE), key=lambda file: file[1].suffix != ENDING))
     for path in sorted(state_dir.iterdir()):
-        if path.name not in (INTAKE, JOURNAL, DEAD_LETTERS):
+        if path.name not in (INTAKE, DEAD_LETTERS):
             yield from _files(state_dir, path)
 
 

@@ -9,10 +9,8 @@ from backends.base import Store
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import store_of
 from daemon.core.outside import Outside
-from daemon.pipeline.dead_letters.folder import NOWHERE, DeadLetters, folder_of
+from daemon.pipeline.dead_letters.folder import DeadLetters, folder_of
 from daemon.pipeline.dead_letters.retrying import Outcome, Retrying
-from daemon.pipeline.journal.identity import Identity
-from schemas.batch import JournalPosition
 from schemas.readings import InstrumentGroup
 
 OUTSIDE = Outside.real()
@@ -37,7 +35,7 @@ async def retry(
     outcomes(found)
     async with _store(loaded) as store:
         for group in groups:
-            letters = _opened(loaded, group, await store.position(group.name) or NOWHERE)
+            letters = _opened(loaded, group)
             found[group.name] = outcome = Outcome()
             try:
                 await Retrying(store, group, letters, lost=partial(lost, group.name)).round(outcome)
@@ -54,16 +52,10 @@ async def discard(loaded: LoadedConfig, groups: Sequence[InstrumentGroup]) -> di
     return {group.name: asdict(await _opened(loaded, group).discard()) for group in groups}
 
 
-def _opened(loaded: LoadedConfig, group: InstrumentGroup, position: JournalPosition = NOWHERE) -> DeadLetters:
-    """The dead letters; what is in a block of the journal that can come again is to be found then.
-
-    Letters that were kept under an id that the journal had before are of its blocks, too. What the database has of them
-    a round of retrying asks, which tells what it lost.
-    """
-    journal = Identity(loaded.state_dir / "journal" / group.name, OUTSIDE)
-    journal.load()
+def _opened(loaded: LoadedConfig, group: InstrumentGroup) -> DeadLetters:
+    """The dead letters; what the database has of them a round of retrying asks, which tells what it lost."""
     letters = DeadLetters(folder_of(loaded.state_dir, group.name), group, OUTSIDE)
-    letters.open(position=position, journal=journal.id, formerly=journal.ids)
+    letters.open()
     return letters
 
 

@@ -124,15 +124,10 @@ def _show(console: Console, name: str, found: Findings, verdicts: list[Verdict])
     for verdict in verdicts:
         mark, style = ("✓ agrees ", "green") if verdict.agrees else ("✗ DIFFERS", "bold red")
         console.print(Text.assemble((mark, style), f"  {verdict.what}: {verdict.result}"), soft_wrap=True)
-    if found.journal is not None and found.journal.readings:
-        console.print(
-            f"{found.journal.readings:,} readings wait in the journal; the next start of the daemon commits them",
-            soft_wrap=True,
-        )
     if found.received:
         console.print(
-            f"{'' if found.journal is None else 'at most '}{found.received:,} readings wait in the intake's log;"
-            f" {'the daemon' if found.journal is None else 'the next start of the daemon'} commits them",
+            f"{'at most ' if found.after is None else ''}{found.received:,} readings wait in the journal;"
+            f" {'the next start of the daemon' if found.after is None else 'the daemon'} commits them",
             soft_wrap=True,
         )
     if found.dead.readings:
@@ -148,7 +143,6 @@ def _daemon_rows(found: Findings) -> Iterator[Row]:
         return
     triggers, readings = found.after.triggers, found.after.readings
     yield "received since the daemon's start", triggers.received, readings.received
-    yield "  found in the journal then", None, readings.recovered
     yield "  committed", triggers.committed, readings.committed
     yield "  waiting, in the journal", triggers.waiting, readings.waiting
     yield "  being assembled", triggers.open, readings.assembling
@@ -159,7 +153,7 @@ def _daemon_rows(found: Findings) -> Iterator[Row]:
 
 
 def _rows(found: Findings) -> Iterator[Row]:
-    """The counts in database, journal, intake's log and dead letters."""
+    """The counts in database, journal and dead letters."""
     yield "account: committed ever", found.of_group("account_triggers"), found.of_group("account_readings")
     yield "counted in the ledger", found.counted("triggers"), found.counted("arrived")
     stored = found.counted("stored")
@@ -171,11 +165,9 @@ def _rows(found: Findings) -> Iterator[Row]:
             yield name, *((None, rows) if found.layout is Layout.ROWS else (rows, None))
     yield "never came, by the ledger", found.counted("skipped"), None
     yield "missing by the ledger", None, found.counted("expected") - found.counted("arrived")
-    if found.journal is not None:
-        yield "in the journal, not committed", found.journal.triggers, found.journal.readings
-    if found.received:
-        at_most = "" if found.journal is None else ", at most"
-        yield f"in the intake's log, not committed{at_most}", None, found.received
+    if found.received or found.after is None:
+        at_most = ", at most" if found.received and found.after is None else ""
+        yield f"in the journal, not committed{at_most}", None, found.received
     if found.dead.readings:
         yield "dead letters, in the state folder", found.dead.triggers, found.dead.readings
 
@@ -186,8 +178,7 @@ def _as_json(found: Findings, verdicts: list[Verdict]) -> Mapping[str, Any]:
         "layout": found.layout,
         "runs": [dict(zip(names, row.tolist(), strict=True)) for row in found.totals],
         "daemon": None if found.after is None else found.after.model_dump(include={"triggers", "readings"}),
-        "journal": None if found.journal is None else dataclasses.asdict(found.journal),
-        "received": found.received,
+        "journal": found.received,
         "dead": dataclasses.asdict(found.dead),
         "lost": found.lost,
         "removed": found.removed,

@@ -14,13 +14,11 @@ from daemon.core.outcome import CommandFailed, reason_of
 from daemon.core.outside import Outside, SystemDisk
 from daemon.pipeline.dead_letters import DeadLetters, folder_of
 from daemon.pipeline.durable_state import DurableState
-from daemon.pipeline.intake_log import folder_of as intake_folder_of
+from daemon.pipeline.intake_log import folder_of as log_folder_of
 from daemon.pipeline.intake_log import readings_in
 from daemon.pipeline.journal import Amount
 from daemon.pipeline.journal.acknowledged import read_acknowledged, readings_behind
 from daemon.pipeline.journal.identity import read_ids
-from daemon.pipeline.journal.left import held_by
-from daemon.pipeline.journal.segment import paths_in, scan
 from daemon.tools.reconcile.verdicts import Findings
 from schemas.api.status import GroupStatus, Status
 from schemas.batch import JournalPosition
@@ -32,8 +30,6 @@ from schemas.sessions import NO_SESSIONS
 TELLS_WITHIN_S = 2.0
 """A transaction is in the database a moment before the daemon knows of it."""
 AGAIN_S = 0.05
-
-NUMBERS_MOST = 2**63 - 1
 
 DISK = SystemDisk()
 
@@ -75,28 +71,24 @@ class Survey:
         counting(section.name)
         totals = await self._count(section)
         after = None if before is None else await self._status_after(before, section.name, totals)
-        journal, lost, received = None, 0, 0
+        lost, received = 0, 0
         group = _status_of(after, section.name)
         if after is not None and group is not None:
             lost = group.readings.lost.get("database", 0)
             intake = after.intakes.get(section.name)
             received = 0 if intake is None else intake.waiting
         else:
-            folder = self._loaded.state_dir / "journal" / section.name
             position = await self._store.position(section.name) or JournalPosition(sequence=0)
-            # What is closed meanwhile goes from the log to the journal: counted twice, and not missed.
-            log = intake_folder_of(self._loaded.state_dir, section.name)
-            received = await asyncio.to_thread(received_in, log, folder, position)
-            journal = await asyncio.to_thread(waiting_in, folder, position)
+            log = log_folder_of(self._loaded.state_dir, section.name)
+            received = await asyncio.to_thread(received_in, log, position)
             if position.sequence or not totals["triggers"].any():
-                lost = await asyncio.to_thread(lost_of, folder, position)
+                lost = await asyncio.to_thread(lost_of, log, position)
         return Findings(
             group=section.name,
             layout=layout_of(section, self._loaded.config),
             totals=totals,
             before=_status_of(before, section.name),
             after=_status_of(after, section.name),
-            journal=journal,
             received=received,
             dead=await self._dead(section, after),
             lost=lost,
@@ -163,57 +155,40 @@ def _status_of(status: Status | None, name: str) -> GroupStatus | None:
     return None if status is None else status.groups.get(name)
 
 
-def lost_of(folder: Path, position: JournalPosition) -> int:
-    """How many readings a database at this position lacks of what is noted beside a journal, and so does the journal.
+def lost_of(log: Path, position: JournalPosition) -> int:
+    """How many readings a database at this position lacks of what is noted beside a log, and so does the log.
 
     Raises:
         CommandFailed: it cannot be read.
     """
     try:
-        noted = read_acknowledged(folder, DISK)
-        identity, _, *former = read_ids(folder, DISK) or (0, 0)
+        noted = read_acknowledged(log, DISK)
+        lacking = readings_behind(noted, position, _ids(log))
+        return max(0, lacking - readings_in(log, DISK)) if lacking else 0
     except OSError as error:
-        raise CommandFailed(f"the journal in {folder} cannot be read: {reason_of(error)}") from None
-    lacking = readings_behind(noted, position, {identity, *former})
-    return max(0, lacking - waiting_in(folder, position, upto=noted.sequence).readings) if lacking else 0
+        raise CommandFailed(f"the journal in {log} cannot be read: {reason_of(error)}") from None
 
 
-def received_in(log: Path, folder: Path, position: JournalPosition) -> int:
-    """How many readings an intake's log holds at most beyond what a database at this position has.
+def received_in(log: Path, position: JournalPosition) -> int:
+    """How many readings a log holds at most beyond what a database at this position has.
 
-    Some may be in the journal, too, or stored by another way: that is found out when they go through assembly.
-    folder: of the journal. Nothing is locked, and nothing changed.
+    Some may be stored by another way: that is found out when they go through assembly. Nothing is locked, and nothing
+    changed.
 
     Raises:
         CommandFailed: it cannot be read.
     """
     try:
-        identity, _, *former = read_ids(folder, DISK) or (0, 0)
-        # Beside the position of another journal it is not known what of this log was settled.
-        is_ours = position.journal in {identity, *former} - {0}
+        # Beside the position of another log it is not known what of this one was settled.
+        is_ours = position.journal in _ids(log)
         sessions = DurableState.decode(position.state).sessions if is_ours else NO_SESSIONS
         return readings_in(log, DISK, {int(row["session"]): int(row["settled"]) for row in sessions})
     except OSError as error:
-        raise CommandFailed(f"the intake's log in {log} cannot be read: {reason_of(error)}") from None
+        raise CommandFailed(f"the journal in {log} cannot be read: {reason_of(error)}") from None
     except ValueError as error:
-        raise CommandFailed(f"the intake's log in {log} cannot be compared with the database: {error}") from None
+        raise CommandFailed(f"the journal in {log} cannot be compared with the database: {error}") from None
 
 
-def waiting_in(folder: Path, position: JournalPosition, *, upto: int = NUMBERS_MOST) -> Amount:
-    """What a journal holds beyond a position, which may be that of another one; it is read and not locked.
-
-    upto: no blocks with higher numbers than this.
-
-    Raises:
-        CommandFailed: it cannot be read.
-    """
-    amount = Amount()
-    try:
-        for path in paths_in(DISK, folder):
-            found = scan(DISK, path)
-            numbers, held = found.records["sequence"], held_by(folder, found.head, position, DISK)
-            waiting = found.records[(numbers > held) & (numbers <= upto)]
-            amount.change(int(waiting["triggers"].sum()), int(waiting["readings"].sum()), len(waiting))
-    except OSError as error:
-        raise CommandFailed(f"the journal in {folder} cannot be read: {reason_of(error)}") from None
-    return amount
+def _ids(log: Path) -> set[int]:
+    identity, _, *former = read_ids(log, DISK) or (0, 0)
+    return {identity, *former} - {0}

@@ -23,10 +23,8 @@ class Findings:
 
     totals: `schemas.queries.TOTALS`, counted in the database.
     before, after: the status just before and just after that; None where no daemon answers.
-    journal: what waits there beyond the database's position; None where a daemon answers that knows of the group, whose
-    status has it.
-    received: readings in the intake's log that are in no other count of the daemon; without one, at most so many that
-    the database does not have.
+    received: readings in the journal that are in no other count of the daemon; without one, at most so many that the
+    database does not have.
     dead: the dead letters.
     lost: readings that the database had acknowledged when the daemon started, or ended, and has no more.
     removed: readings that were removed from the database on purpose, by the operator.
@@ -38,7 +36,6 @@ class Findings:
     totals: Array
     before: GroupStatus | None = None
     after: GroupStatus | None = None
-    journal: Amount | None = None
     received: int = 0
     dead: Amount
     lost: int = 0
@@ -159,11 +156,10 @@ def _law(found: Findings) -> Iterator[Verdict]:
             )
             return
     if found.after is not None:
-        came = found.after.readings.received + found.after.readings.recovered
         yield Verdict(
             what="what came and where it went",
             agrees=True,
-            result=f"{came:,} readings, each committed or accounted for",
+            result=f"{found.after.readings.received:,} readings, each committed or accounted for",
         )
 
 

@@ -7,12 +7,12 @@ from dash import html
 from dashboard.tabs.figures import CALM, GREY
 from dashboard.tabs.parts import aria, chart_panel, data, live, over, when
 
-TERMS = ("received", "recovered", "committed", "duplicate", "refused", "aside", "dead", "waiting", "assembling")
+TERMS = ("received", "committed", "duplicate", "refused", "aside", "dead", "waiting", "assembling")
 ALARMING = {"refused": "refused", "aside": "aside", "dead": "dead_now"}
 """Terms that stand out, and by which figure: what was rejected and is stored by now is no trouble any more."""
 
 EXPLAINED = ("refused", "aside", "dead")
-SELDOM = ("recovered", "aside")
+SELDOM = ("aside",)
 """What an earlier daemon left in the journal came in, too; most days there is none of it, and nothing is set aside."""
 
 

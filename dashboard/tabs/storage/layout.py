@@ -90,7 +90,6 @@ JOURNALS = [
 ACCOUNT = [
     *columns(("group", "Group"), width=64),
     *columns(("received", "Received"), width=TEN_DIGITS_PX),
-    *columns(("recovered", "+\xa0recovered", "found in the journal at the start: left by an earlier daemon")),
     *columns(("committed", "=\xa0committed"), width=TEN_DIGITS_PX),
     *columns(
         ("duplicate", "+\xa0duplicate"),

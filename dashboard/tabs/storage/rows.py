@@ -226,7 +226,6 @@ def _account(name: str, group: GroupStatus) -> Row:
     readings = group.readings
     plain = {
         "received": readings.received,
-        "recovered": readings.recovered,
         "committed": readings.committed,
         "duplicate": readings.duplicate,
         "waiting": readings.waiting,

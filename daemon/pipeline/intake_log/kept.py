@@ -1,0 +1,22 @@
+"""What a pipeline knows of the log that keeps what comes."""
+
+from collections.abc import Container
+from typing import Protocol
+
+from daemon.pipeline.intake_log.keeper import IntakeState
+from schemas.batch import JournalPosition
+
+
+class Kept(Protocol):
+    """The log of a group, from which a pipeline can begin again."""
+
+    @property
+    def stretches(self) -> Container[int]:
+        """Sessions of which the log may hold something."""
+
+    @property
+    def state(self) -> IntakeState:
+        """How far it is."""
+
+    def note_acknowledged(self, position: JournalPosition) -> None:
+        """The database acknowledged a commit at this position."""

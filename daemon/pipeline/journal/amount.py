@@ -1,0 +1,34 @@
+"""How much waits somewhere."""
+
+from dataclasses import dataclass
+
+
+@dataclass(kw_only=True)
+class Amount:
+    """How much waits somewhere."""
+
+    blocks: int = 0
+    triggers: int = 0
+    readings: int = 0
+
+    def change(self, triggers: int, readings: int, blocks: int) -> None:
+        """Add, or take away what is negative."""
+        self.triggers += triggers
+        self.readings += readings
+        self.blocks += blocks
+
+    def plus(self, other: "Amount") -> "Amount":
+        """Both together."""
+        return Amount(
+            blocks=self.blocks + other.blocks,
+            triggers=self.triggers + other.triggers,
+            readings=self.readings + other.readings,
+        )
+
+    def less(self, other: "Amount") -> "Amount":
+        """What is left without the other."""
+        return Amount(
+            blocks=self.blocks - other.blocks,
+            triggers=self.triggers - other.triggers,
+            readings=self.readings - other.readings,
+        )
