@@ -44,7 +44,7 @@ class Pipeline:
     kept: the log that has all that comes, until the database does; None where none is kept.
     instruments: how each instrument is. letters: its dead letters, as operators deal with them. dropped: what of the
     group was dropped by retention. heard_s: when an earlier process heard a session last, UTC; 0 where none is known.
-    lost_of: by session, from which number to which the database had its readings, and has lost them.
+    begins_again: whether it has forgotten what came. lost_of: by session, from which number to which the database had its readings, and has lost them.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Pipeline:
         self.lost_of: Mapping[int, tuple[int, int]] = {}
         self._behind = Amount(), 0  # what the database was found to have lost, of this process and of earlier ones
         self._is_live = False  # all that came before has gone through
-        self.has_ended = False
+        self.has_ended = self.begins_again = False
         self._carried, self._again = AssemblyCounts(), AssemblyCounts()  # counted before; of that, again
         self._is_known = False  # what goes through was counted before
         self._holds_back = False
@@ -179,7 +179,7 @@ class Pipeline:
             there = {int(row["session"]): int(row["settled"]) for row in recalled.state.sessions}
             was = self._assembly.sessions.committed()
             self.lost_of = {session: (there.get(session, 0), upto) for session, upto in was.items()}
-        self._is_live = False
+        self._is_live, self.begins_again = False, True
         self._make(recalled, after=max(self._backlog.last, found.sequence))
         self._holds_back = False
         self._committer.go_on_with(self._backlog, found)
@@ -309,6 +309,10 @@ class Pipeline:
             self.note_lost(joined.lost, "sender")
             self._announcements.lost_by_sender(joined.lost)
         return joined
+
+    def skip(self, session: int, first: int) -> None:
+        """Go on with this number of a session that is connected: what is before the database has lost."""
+        self._assembly.sessions.connect(session, first=first, now=self._now())
 
     def known(self, session: int) -> int:
         """All readings of a session with lower numbers came, and were sent: 0 of one that is unknown."""

@@ -10,7 +10,6 @@ from daemon.pipeline.assembly import Assembly
 from daemon.pipeline.backlog import Backlog
 from daemon.pipeline.committer import Committer
 from daemon.pipeline.intake_log import IntakeLog
-from daemon.pipeline.journal import Journal
 from daemon.pipeline.pipeline import Pipeline
 from daemon.sources.tcp.connection import Connection
 from tests.simulation.loop import LIFE
@@ -23,12 +22,10 @@ PLACES: dict[str, tuple[type, str]] = {
         (Backlog, "put"),
         (Backlog, "settle"),
         (Pipeline, "connect"),
-        (Pipeline, "_spooled"),
+        (Pipeline, "begin_again"),
         (Pipeline, "_settled"),
         (Committer, "_count"),
         (Committer, "_deal_with"),
-        (Journal, "append"),
-        (Journal, "trim"),
         (IntakeLog, "append"),
         (IntakeLog, "trim"),
         (Connection, "acknowledge"),

@@ -392,7 +392,7 @@ DEFECTS: dict[str, Draw] = {
         "after": rng.randint(0, 1),
     },
     "lack": lambda rng, _: {"call": rng.choice(("commit", "commit", "rehearse", "position", "ask")), "for_s": 1.5},
-    "unreadable": lambda rng, _: {"where": ".journal", "file": rng.random(), "part": rng.random()},
+    "unreadable": lambda rng, _: {"where": ".received", "file": rng.random(), "part": rng.random()},
 }
 
 LEAVING: dict[str, Draw] = {"goodbye": lambda rng, s: {"crate": _crate(rng, s)}}

@@ -2,6 +2,7 @@
 
 What lies behind a gap of its session, as after a power cut, is of those readings that its sender sends again, or of
 those before which the database lost something. It is taken by itself, as readings of a session of the daemon's own.
+Where a pipeline begins again the log has lost nothing: what is missing the database lost, and no sender has it.
 """
 
 import numpy as np
@@ -91,6 +92,10 @@ class Replay:
             for session in runs["session"].tolist()
         ]
         come = self._pipeline.come(np.array(columns))
+        if self._pipeline.begins_again:
+            for k in np.flatnonzero(runs["first"] > come).tolist():
+                self._pipeline.skip(int(runs["session"][k]), int(runs["first"][k]))
+            come = np.maximum(come, runs["first"])
         self._note(runs, come)
         counts = runs["count"].astype(np.int64)
         starts = np.cumsum(counts) - counts
