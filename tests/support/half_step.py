@@ -17,7 +17,6 @@ PLACES = {
     "callback": ("daemon.pipeline.assembly.assembly", "Assembly", "receive"),
     "timer": ("daemon.pipeline.assembly.assembly", "Assembly", "close_due"),
     "task": ("daemon.pipeline.committer.committer", "Committer", "_count"),
-    "journal": ("daemon.pipeline.journal.journal", "Journal", "append"),
     "intake": ("daemon.pipeline.intake_log.log", "IntakeLog", "append"),
     "acknowledgement": ("daemon.sources.tcp.connection", "Connection", "acknowledge"),
 }

@@ -1,32 +1,37 @@
-"""Pipelines over a store in memory."""
+"""Pipelines over a store in memory, put together as `daemon.data_path` does it."""
 
 import asyncio
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from backends.memory.store import MemoryStore
 from daemon.core.monitoring.events import Events
+from daemon.core.outside import Outside
 from daemon.pipeline.announced import AnnouncedRuns
-from daemon.pipeline.assembly import Runs
+from daemon.pipeline.assembly import Joined, Origin, Runs
 from daemon.pipeline.dead_letters import DeadLetters
-from daemon.pipeline.intake import Intake
-from daemon.pipeline.journal import Amount
+from daemon.pipeline.durable_state import DurableState
+from daemon.pipeline.following import Following
+from daemon.pipeline.intake import Intake, Subscriber, open_intake
 from daemon.pipeline.pipeline import Pipeline
-from daemon.pipeline.recovery import RecoveredGroup, ask_store, recover_group, runs_of
+from daemon.pipeline.recovery import Recalled, RecoveredGroup, ask_store, recover_group, runs_of
 from schemas.batch import Durability, JournalPosition, Layout, Stream
 from schemas.config import Config
 from schemas.ledger import ledger_dtype
 from schemas.queries import LedgerTail, WindowReadings
 from schemas.readings import Array, InstrumentGroup
+from schemas.wire import Ack
 from tests.support.disks import REAL
 
 FOREVER = (-(2**63) + 1, 2**63 - 1)
+LOOK_EVERY_S = 0.05
 
 
 @dataclass(kw_only=True)
@@ -35,6 +40,7 @@ class Logger:
 
     pipelines: dict[str, Pipeline]
     intakes: dict[str, Intake]
+    following: dict[str, Following]
     store: MemoryStore
     events: Events
     announced: AnnouncedRuns
@@ -48,8 +54,8 @@ class Logger:
 
     async def drain(self) -> None:
         """Close what is open and wait until all is committed."""
-        for pipeline in self.pipelines.values():
-            pipeline.end()
+        for following in self.following.values():
+            following.end()
         await asyncio.wait_for(self._committed.wait(), 20)
 
     def __post_init__(self) -> None:
@@ -57,8 +63,8 @@ class Logger:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            for pipeline in self.pipelines.values():
-                tasks.create_task(pipeline.run())
+            for following in self.following.values():
+                tasks.create_task(following.run())
         self._committed.set()
 
 
@@ -70,33 +76,48 @@ def configured(**sections: dict[str, float]) -> Config:
 def nothing_but(
     group: InstrumentGroup, history: Array | None, position: JournalPosition | None, folder: Path
 ) -> RecoveredGroup:
-    """What a start finds without a journal: these ledger rows, and this position."""
+    """What a start finds without a log: these ledger rows, and this position."""
     rows = np.empty(0, ledger_dtype(group.size)) if history is None else history
+    found = position or JournalPosition(sequence=0)
     return RecoveredGroup(
-        rows=rows,
-        history=rows,
-        position=position or JournalPosition(sequence=0),
-        journal=None,
-        amount=Amount(),
+        recalled=Recalled(history=rows, state=DurableState(), letters=np.empty(0, group.record)),
+        position=found,
         dead_letters=DeadLetters(folder / group.name, group, REAL),
+        id=0,
+        formerly=frozenset({found.journal}),
     )
 
 
 def pipeline_of(
-    group: InstrumentGroup, config: Config, store: MemoryStore, runs: Runs, events: Events, *, recovered: RecoveredGroup
+    group: InstrumentGroup,
+    config: Config,
+    store: MemoryStore,
+    runs: Runs,
+    events: Events,
+    *,
+    recovered: RecoveredGroup,
+    intake: Intake,
+    risk_ms: float | None = None,
 ) -> Pipeline:
-    """A pipeline with the real clock that goes on from what was recovered."""
-    return Pipeline(
+    """A pipeline with the real clock that goes on from what was recovered.
+
+    risk_ms: how long the store may lose again what it acknowledged.
+    """
+    pipeline = Pipeline(
         group,
         config,
         store,
         layout=Layout.ROWS,
-        durability=Durability.SYNC,
+        durability=Durability.ASYNC if risk_ms else Durability.SYNC,
         runs=runs,
         recovered=recovered,
         events=events,
         clock=REAL.clock,
+        kept=intake.as_kept,
     )
+    if risk_ms is not None:
+        pipeline.note_risk(risk_ms)
+    return pipeline
 
 
 @asynccontextmanager
@@ -107,9 +128,9 @@ async def logging_to_memory(
     history: Array | None = None,
     **sections: dict[str, float],
 ) -> AsyncIterator[Logger]:
-    """Pipelines that commit into memory until the end of the block; sections change the configuration.
+    """Pipelines without a log that commit into memory until the end of the block.
 
-    folder: of the dead letters. history: ledger rows from before.
+    folder: of the dead letters. history: ledger rows from before. sections: change the configuration.
     """
     config = configured(**sections)
     own = Path(tempfile.mkdtemp(prefix="triggerlog-test-"))
@@ -117,18 +138,27 @@ async def logging_to_memory(
     store, events, runs = MemoryStore({group.name: group for group in groups}), Events(), Runs()
     for kept in store._groups.values():
         kept.positions[Stream.JOURNAL] = position or JournalPosition(sequence=0)
+    intakes = {group.name: Intake(group, clock=REAL.clock, rng=REAL.rng, events=events) for group in groups}
     pipelines = {
         group.name: pipeline_of(
-            group, config, store, runs, events, recovered=nothing_but(group, history, position, folder)
+            group,
+            config,
+            store,
+            runs,
+            events,
+            recovered=nothing_but(group, history, position, folder),
+            intake=intakes[group.name],
         )
         for group in groups
     }
-    intakes = {group.name: Intake(group, clock=REAL.clock, rng=REAL.rng, events=events) for group in groups}
     announced = AnnouncedRuns(own, REAL, events)
-    for name, intake in intakes.items():
-        await intake.catch_up(pipelines[name], announced)
-    logger = Logger(pipelines=pipelines, intakes=intakes, store=store, events=events, announced=announced)
+    following = {name: Following(intake, pipelines[name], announced, store, config) for name, intake in intakes.items()}
+    logger = Logger(
+        pipelines=pipelines, intakes=intakes, following=following, store=store, events=events, announced=announced
+    )
     running = asyncio.create_task(logger.run())
+    for each in following.values():
+        await each.caught_up.wait()
     try:
         yield logger
     finally:
@@ -139,6 +169,60 @@ async def logging_to_memory(
         shutil.rmtree(own)
 
 
+class Logged:
+    """A group with a log: its intake as its senders see it, and everything else as its pipeline has it.
+
+    A connection keeps the column that `connect` gave it, also when the pipeline begins again.
+    """
+
+    def __init__(self, intake: Intake, pipeline: Pipeline, following: Following, events: Events) -> None:
+        self.intake, self.pipeline, self.following, self.events = intake, pipeline, following, events
+        self._columns: list[int] = []
+        intake.subscribe(Subscriber(moved=self._move))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.pipeline, name)
+
+    def connect(
+        self, *, session: int | None = None, first: int = 0, upto: int | None = None, ack: Ack = Ack.COMMITTED
+    ) -> Joined:
+        """See `Intake.connect`."""
+        joined = self.intake.connect(ack=ack, session=session, first=first, upto=upto)
+        self._columns.append(joined.column)
+        return replace(joined, column=len(self._columns) - 1)
+
+    def receive(self, block: Array, origin: Origin | None = None) -> None:
+        """See `Intake.receive`. origin: of one connection."""
+        if origin is not None:
+            column = np.array([self._columns[k] for k in origin.column.tolist()], np.int32)
+            origin = Origin(column, origin.sequence)
+        self.intake.receive(block, origin)
+
+    def acknowledged(self) -> tuple[Array, Array]:
+        """See `Intake.acknowledged`; by the columns that `connect` gave."""
+        done, refused = self.intake.acknowledged()
+        return done[self._columns], refused[self._columns]
+
+    def disconnect(self, column: int, *, ended: bool = False) -> None:
+        """See `Intake.disconnect`."""
+        self.intake.disconnect(self._columns[column], ended=ended)
+
+    def look(self) -> None:
+        """Do what the daemon does a few times a second."""
+        self.intake.look()
+        self.pipeline.look()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that came is in the database, or the dead letters."""
+        return (
+            self.intake.pipeline is not None and not self.pipeline.waiting.blocks and not self.pipeline.figures().open
+        )
+
+    def _move(self, columns: dict[int, int]) -> None:
+        self._columns = [columns.get(column, column) for column in self._columns]
+
+
 @asynccontextmanager
 async def journaling(
     store: MemoryStore,
@@ -146,10 +230,10 @@ async def journaling(
     folder: Path,
     risk_ms: float = 0,
     **sections: dict[str, float],
-) -> AsyncIterator[Pipeline]:
+) -> AsyncIterator[Logged]:
     """One group of `journaling_each`."""
-    async with journaling_each(store, [group], folder, risk_ms, **sections) as pipelines:
-        yield pipelines[group.name]
+    async with journaling_each(store, [group], folder, risk_ms, **sections) as logged:
+        yield logged[group.name]
 
 
 @asynccontextmanager
@@ -158,45 +242,94 @@ async def journaling_each(
     groups: Sequence[InstrumentGroup],
     folder: Path,
     risk_ms: float = 0,
+    *,
+    outside: Outside = REAL,
     **sections: dict[str, float],
-) -> AsyncIterator[dict[str, Pipeline]]:
-    """Pipelines with journals, recovered as the service does it; at the end of the block they are killed.
+) -> AsyncIterator[dict[str, Logged]]:
+    """Groups with their logs, recovered as the service does it, and caught up.
+
+    At the end of the block they stop without committing anything more: what is left is in the log.
 
     risk_ms: how long the store may lose again what it acknowledged.
     """
     config = configured(**sections)
     events = Events()
-    recovered = {
-        group.name: await recover_group(
+    announced = AnnouncedRuns(folder, outside, events)
+    await announced.load()
+    intakes = {
+        group.name: await open_intake(
+            group, config, folder, events, outside=outside, after_record=announced.last_record(group.name)
+        )
+        for group in groups
+    }
+    try:
+        logged = await _recovered(store, groups, folder, config, events, announced, intakes, outside, risk_ms)
+    except BaseException:
+        for intake in intakes.values():
+            await intake.end()
+        raise
+    running = [asyncio.create_task(each.following.run()) for each in logged.values()]
+    running.append(asyncio.create_task(_look(logged.values())))
+    try:
+        for each in logged.values():
+            await each.following.caught_up.wait()
+        yield logged
+    finally:
+        for each in logged.values():
+            each.pipeline._timer.disarm()
+        for task in running:
+            task.cancel()
+        outcomes = await asyncio.gather(*running, return_exceptions=True)
+        for each in logged.values():
+            await each.pipeline.close(0)
+            await each.intake.end()
+    for outcome in outcomes:
+        if isinstance(outcome, Exception):
+            raise outcome
+
+
+async def _recovered(
+    store: MemoryStore,
+    groups: Sequence[InstrumentGroup],
+    folder: Path,
+    config: Config,
+    events: Events,
+    announced: AnnouncedRuns,
+    intakes: dict[str, Intake],
+    outside: Outside,
+    risk_ms: float,
+) -> dict[str, Logged]:
+    recovered = {}
+    for group in groups:
+        intake = intakes[group.name]
+        intake.start()
+        recovered[group.name] = await recover_group(
             await ask_store(store, group, config),
             group,
             config,
             folder,
             events,
-            outside=REAL,
-            durability=Durability.ASYNC if risk_ms else Durability.SYNC,
+            outside=outside,
+            log=intake.log,
+            in_log=intake.found_readings,
         )
-        for group in groups
-    }
     runs = runs_of(recovered.values())
-    pipelines = {
-        group.name: pipeline_of(group, config, store, runs, events, recovered=recovered[group.name]) for group in groups
-    }
-    for name, pipeline in pipelines.items():
-        pipeline.note_risk(risk_ms)
-        if recovered[name].again:
-            pipeline.take_again(recovered[name].again)
-    running = [asyncio.create_task(pipeline.run()) for pipeline in pipelines.values()]
-    try:
-        yield pipelines
-    finally:
-        for pipeline in pipelines.values():
-            pipeline._timer.disarm()
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-        for pipeline in pipelines.values():
-            await pipeline.close(0)
+    logged = {}
+    for group in groups:
+        intake, found = intakes[group.name], recovered[group.name]
+        pipeline = pipeline_of(group, config, store, runs, events, recovered=found, intake=intake, risk_ms=risk_ms)
+        if intake.log is not None and found.was_elsewhere:
+            await intake.doubt(waits=not intake.log.has_deferred)
+        following = Following(intake, pipeline, announced, store, config)
+        logged[group.name] = Logged(intake, pipeline, following, events)
+    return logged
+
+
+async def _look(logged: Iterable[Logged]) -> None:
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        for each in logged:
+            each.look()
 
 
 async def eventually(condition, what: str = "", timeout_s: float = 60) -> None:
