@@ -372,7 +372,7 @@ class Service:
                 if not opening.done() and not stop.is_set():
                     self.reporter.state = DaemonState.STORE_AWAY
                     await self._path.start_sources()
-                    self._say_ready("taking readings into the intake's log until the database answers,")
+                    self._say_ready("taking readings into the journal until the database answers,")
             return await opening
         finally:
             await end_tasks(opening, waiting)

@@ -113,8 +113,8 @@ class Ack(StrEnum):
     """Which acknowledgements a sender wants."""
 
     COMMITTED = "committed"  # frames as the store acknowledges
-    SPOOLED = "spooled"  # frames as the journal has the closed trigger on the disk
-    RECEIVED = "received"  # frames as the intake's log has the reading on the disk, its trigger open or not
+    RECEIVED = "received"  # frames as the log has the reading on the disk, its trigger open or not
+    SPOOLED = "spooled"  # an earlier word for it, accepted for one more version
     NONE = "none"  # nothing flows back; the default, for a sender that never reads
 
 
@@ -369,7 +369,7 @@ def _greeting_of(pairs: Mapping[str, str]) -> Greeting:
     if pairs.get("ack", "none") not in tuple(Ack):
         raise ProtocolError(
             ErrorCode.BAD_GREETING,
-            f"ack={_quoted(pairs['ack'])} is not known; use committed, spooled, received or none",
+            f"ack={_quoted(pairs['ack'])} is not known; use committed, received or none",
         )
     _check_session(pairs)
     return Greeting(

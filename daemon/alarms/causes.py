@@ -76,7 +76,7 @@ def _waiting(status: Status) -> str:
     if status.intakes and not status.groups:
         readings = sum(intake.waiting for intake in status.intakes.values())
         log_mib = sum(intake.log_mib for intake in status.intakes.values())
-        return f"in the intake's log ({readings:,} readings, {log_mib:,.0f} MiB)"
+        return f"in the journal ({readings:,} readings, {log_mib:,.0f} MiB)"
     triggers = sum(group.triggers.waiting for group in status.groups.values())
     journal = sum(group.journal_mib for group in status.groups.values())
     memory = sum(group.backlog_mib for group in status.groups.values())
@@ -115,7 +115,7 @@ def _rejected(status: Status) -> Iterator[Alarm]:
 
 
 def _unwritten(status: Status) -> Iterator[Alarm]:
-    """The journal, or the intake's log, cannot be written: with the database away, too, nothing is safe any more."""
+    """The journal cannot be written: with the database away, too, nothing is safe any more."""
     journals = {name: group.journal_problem for name, group in status.groups.items() if group.journal_problem}
     logs = {name: intake.problem for name, intake in status.intakes.items() if intake.problem}
     problems = list(dict.fromkeys([*journals.values(), *logs.values()]))
@@ -125,7 +125,7 @@ def _unwritten(status: Status) -> Iterator[Alarm]:
             severity=Severity.WARNING if status.store.available else Severity.CRITICAL,
             text=f"The journal takes nothing ({', '.join({**journals, **logs})}): {'; '.join(problems)}",
             fix="Make room (`journal.max_mib`, the disk of the state folder), or repair the disk; it is tried again "
-            "each second. Until then nothing is acknowledged as `spooled` or `received` before the database has it.",
+            "each second. Until then nothing is acknowledged as `received` before the database has it.",
             after_s=limits.AFTER_S,
             groups=tuple({**journals, **logs}),
         )

@@ -94,7 +94,7 @@ class ReadingCounts(Model):
         description="in batches the store rejected for good, or lost by the database and not in the journal any more, "
         "whatever became of them since: dead_letters tells what lies in the state folder now"
     )
-    waiting: int = Field(description="in triggers that are closed and not yet committed: in memory or in the journal")
+    waiting: int = Field(description="in triggers that are closed and not yet committed")
     assembling: int = Field(description="in triggers that are being put together, or held back as strays")
     at_risk: int = Field(
         description="committed so lately (at_risk_ms) that a crash of the server now could lose them; all since the "
@@ -387,7 +387,7 @@ class DiskStatus(Model):
 
 
 class IntakeStatus(Model):
-    """What a group's intake keeps on the disk, beside the journal: readings whose triggers are not closed yet."""
+    """The journal of a group, and what came into it before the database has answered."""
 
     waiting: int = Field(
         description="readings received since the start, while the database has not answered since then: what they "
@@ -395,7 +395,7 @@ class IntakeStatus(Model):
     )
     unsynced: int = Field(
         default=0,
-        description="readings that came for the log and are not on its disk yet: in memory alone, those for which "
+        description="readings that came and are not on the disk in the journal: in memory alone, those for which "
         "nobody waits, too",
     )
     refused: dict[str, int] = Field(
@@ -406,7 +406,7 @@ class IntakeStatus(Model):
     lost: dict[str, int] = Field(
         default={}, description="readings proven lost on their way, by how, until then; the group counts them as well"
     )
-    log_mib: float = Field(description="disk held by the intake's log")
+    log_mib: float = Field(description="disk held by the journal")
     problem: str | None = Field(default=None, description="why it takes nothing now, in one line; it is tried again")
 
 

@@ -48,7 +48,7 @@ class CommitterConfig(Section):
         gt=0,
         le=65_536,
         description="Most that waits in memory for the database, in MiB and for each group; what is beyond it waits in "
-        "the journal alone.",
+        "the journal.",
     )
     retry_first_ms: float = Field(default=50.0, gt=0, le=60_000, description="Pause after the first failed commit.")
     retry_most_ms: float = Field(default=1_000.0, gt=0, le=600_000, description="The pause doubles up to this.")
@@ -65,19 +65,18 @@ class CommitterConfig(Section):
 
 
 class JournalConfig(Section):
-    """Where closed triggers wait for the database, on disk under `state_dir`; a journal a group."""
+    """Where readings wait for the database, on disk in `intake/` under `state_dir`; a journal a group."""
 
     max_mib: float = Field(
         default=4096.0,
         ge=0,
         le=16_777_216,
-        description="Most that a journal may hold, in MiB, and beside it the intake's log (what is acknowledged as "
-        "`received`, and what comes before the database has answered); 0 keeps neither: then only memory is there to "
-        "wait in, and nothing is taken before the database answers. With it "
-        "full TCP senders are held back and datagrams are refused.",
+        description="Most that a journal may hold, in MiB. With it full TCP senders are held back and datagrams are "
+        "refused. 0 keeps none: then readings wait in memory only, nothing is taken before the database answers, and "
+        "senders cannot ask for `received`.",
     )
     segment_mib: float = Field(
-        default=64.0, ge=1, le=4096, description="Size of its files, in MiB; each goes once the database has all of it."
+        default=64.0, ge=1, le=4096, description="Size of its files, in MiB; each goes once the database has all of it for good."
     )
 
     @property

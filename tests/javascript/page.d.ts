@@ -190,7 +190,6 @@ interface Outlook {
 
 interface Totals {
   received: number;
-  recovered: number;
   committed: number;
   duplicate: number;
   refused: number;

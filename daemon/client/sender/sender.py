@@ -113,9 +113,8 @@ class Sender:
                 `reconnect` it is made of the host's name and the process id unless it is given: a name that is the
                 same each time the program starts lets the daemon forget the sessions of killed processes.
             instrument: name of the one instrument this sender serves; its number is in `instrument` afterwards.
-            ack: what the daemon shall acknowledge: what is `COMMITTED` to the database; what is `SPOOLED`, on the
-                disk in its journal, which goes on while the database is away; what is `RECEIVED`, on the disk before
-                its trigger is closed; or `NONE`.
+            ack: what the daemon shall acknowledge: what is `COMMITTED` to the database; what is `RECEIVED`, on the
+                disk in its journal, which goes on while the database is away; or `NONE`.
             reconnect: open a session, connect again when the connection is lost, and send again what the daemon lacks.
             buffer_mib: with `reconnect`, how much may wait for its acknowledgement before `send` waits, in MiB.
             timeout_s: time for connecting and greeting, in seconds.

@@ -181,7 +181,7 @@ def _sources(status: Status) -> list[Text]:
 
 def _intake(group: str, intake: IntakeStatus) -> Text:
     waiting = f"{intake.waiting:,} readings wait for the database to answer, " if intake.waiting else ""
-    text = Text.assemble((f"{group}  ", "bold"), f"{waiting}{intake.log_mib:,.1f} MiB in the intake's log")
+    text = Text.assemble((f"{group}  ", "bold"), f"{waiting}{intake.log_mib:,.1f} MiB in the journal")
     if intake.waiting and intake.unsynced:
         text.append(f" · {intake.unsynced:,} not on the disk yet")
     if intake.problem is not None:

@@ -3,7 +3,7 @@
 import resource
 
 RESERVED = 64
-"""Descriptors that no sender gets: for the API, the database, the journal and the log, whatever connects."""
+"""Descriptors that no sender gets: for the API, the database, the journal and messages, whatever connects."""
 
 WANTED = 1 << 20
 """More than this is never needed; a limit of "unlimited" makes some programs walk through all of them."""

@@ -94,7 +94,7 @@ def status_line(status: Status) -> str:
     if not status.groups:
         problem, kept = status.store.problem, sum(intake.waiting for intake in status.intakes.values())
         if kept:
-            return f"{state}: {kept:,} readings wait in the intake's log for the database ({problem})"
+            return f"{state}: {kept:,} readings wait in the journal for the database ({problem})"
         return state if problem is None or status.store.available else f"{state}: waits for the database ({problem})"
     groups = status.groups.values()
     triggers = sum(group.triggers.rate for group in groups)

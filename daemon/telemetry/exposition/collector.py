@@ -278,7 +278,7 @@ def _gauges(status: Status) -> Iterator[Metric]:
 
 
 def _intakes(status: Status) -> Iterator[Metric]:
-    nbytes = GaugeMetricFamily("triggerlog_intake_log_bytes", "Disk held by the intake's log.", labels=["group"])
+    nbytes = GaugeMetricFamily("triggerlog_intake_log_bytes", "Disk held by the journal, before the database has answered too.", labels=["group"])
     waiting = GaugeMetricFamily(
         "triggerlog_intake_waiting_readings",
         "Readings received since the start, until the database answers for the first time.",
@@ -286,10 +286,10 @@ def _intakes(status: Status) -> Iterator[Metric]:
     )
     unsynced = GaugeMetricFamily(
         "triggerlog_intake_unsynced_readings",
-        "Readings that came for the intake's log and are not on its disk yet.",
+        "Readings that came and are not on the disk in the journal.",
         labels=["group"],
     )
-    problem = GaugeMetricFamily("triggerlog_intake_log_failed", "1 while the log takes nothing.", labels=["group"])
+    problem = GaugeMetricFamily("triggerlog_intake_log_failed", "1 while the journal takes nothing.", labels=["group"])
     for name, intake in status.intakes.items():
         nbytes.add_metric([name], intake.log_mib * 2**20)
         waiting.add_metric([name], intake.waiting)

@@ -83,7 +83,7 @@ class StoreWatch:
     def _wait_for_it(self, what: str, problem: str) -> None:
         if self._report.problem != problem:
             keeps = self._config.journal.max_mib > 0
-            meanwhile = "readings are kept in the intake's log" if keeps else "no readings are taken yet"
+            meanwhile = "readings are kept in the journal" if keeps else "no readings are taken yet"
             self._events.error(f"{what}, {meanwhile}: {problem}")
         self._report.failed(problem)
 

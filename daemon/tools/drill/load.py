@@ -14,7 +14,7 @@ from schemas.wire import Ack
 HOST = "127.0.0.1"
 BUFFER_MIB = 256.0
 
-ACKS = (Ack.COMMITTED, Ack.SPOOLED, Ack.COMMITTED, Ack.SPOOLED)
+ACKS = (Ack.COMMITTED, Ack.RECEIVED, Ack.COMMITTED, Ack.RECEIVED)
 """What the senders ask for; each serves every fourth instrument, so that no trigger is complete without all four."""
 
 

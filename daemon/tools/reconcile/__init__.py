@@ -1,5 +1,4 @@
 """`triggerlog reconcile`: counts in the database, and compares with the daemon, the account and the journal.
 
-Read `command` first; `survey` asks everything about a group, `received` looks into the intake's log, and `verdicts`
-compares the numbers.
+Read `command` first; `survey` asks everything about a group, and `verdicts` compares the numbers.
 """

@@ -46,8 +46,8 @@ def simulate(
     ack: Annotated[
         Literal["committed", "spooled", "received"],
         typer.Option(
-            help="Acknowledge readings once they are in the database, once their trigger is in the journal, or once"
-            " they are on the disk, their trigger open or not."
+            help="Acknowledge readings once they are in the database, or once they are on the daemon's disk; `spooled`"
+            " means `received`."
         ),
     ] = "committed",
     sessions: Annotated[

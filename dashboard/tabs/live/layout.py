@@ -13,7 +13,7 @@ ALARMING = {"refused": "refused", "aside": "aside", "dead": "dead_now"}
 
 EXPLAINED = ("refused", "aside", "dead")
 SELDOM = ("aside",)
-"""What an earlier daemon left in the journal came in, too; most days there is none of it, and nothing is set aside."""
+"""Most days nothing is set aside."""
 
 
 def panel() -> list[Any]:

@@ -138,7 +138,7 @@ def _draw_sizes(storage: Storage, status: Status, group: str) -> None:
     set_props("reduced-table", {"rowData": reduced})
     set_props("reduced-box", {"hidden": not reduced})
     set_props("journals-table", {"rowData": journals})
-    set_props("journals-note", {"children": "where closed triggers wait for the database" if journals else ""})
+    set_props("journals-note", {"children": "where readings wait for the database" if journals else ""})
 
 
 def _draw_picture(storage: Storage, status: Status) -> None:

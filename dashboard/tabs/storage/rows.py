@@ -35,7 +35,7 @@ def _in_intake(name: str, intake: IntakeStatus) -> Row:
         name,
         group=name,
         waiting=cell(NONE, -1),
-        readings=cell(count(intake.waiting), intake.waiting, title=f"in the intake's log{behind}"),
+        readings=cell(count(intake.waiting), intake.waiting, title=f"in the journal{behind}"),
         room=cell(intake.problem or NONE, -1, over=intake.problem is not None),
         drained=cell("when it is back", over=True),
         risk=cell(NONE, -1),
