@@ -44,7 +44,8 @@ class Pipeline:
     kept: the log that has all that comes, until the database does; None where none is kept.
     instruments: how each instrument is. letters: its dead letters, as operators deal with them. dropped: what of the
     group was dropped by retention. heard_s: when an earlier process heard a session last, UTC; 0 where none is known.
-    begins_again: whether it has forgotten what came. lost_of: by session, from which number to which the database had its readings, and has lost them.
+    begins_again: whether it has forgotten what came, and reads it from the log. lost_of: by session, from which number
+    to which the database had its readings, and has lost them.
     """
 
     def __init__(
@@ -264,8 +265,8 @@ class Pipeline:
         self._assembly.end_taking_again(self._now())
         self._is_live = True
         self._backlog.forget_what_does_not_fit()
-        if self._kept is not None and self._holds_back:
-            self._hold_back(False)
+        if self._kept is not None:
+            self.hold_back(self._kept.is_full)
 
     def drop(self, reason: str, count: int) -> None:
         """Count readings that a source had to throw away."""
@@ -290,6 +291,18 @@ class Pipeline:
         """Call `settled` when acknowledgements may have moved on, `full` when backpressure begins (True) or ends."""
         self._on_settled.append(settled)
         self._on_full.append(full)
+
+    def hold_back(self, is_held: bool) -> None:
+        """Nothing may come, or all may again.
+
+        Meanwhile nothing can complete a trigger: closing it would call instruments late that are not.
+        """
+        was_held, self._holds_back = self._holds_back, is_held
+        if is_held:
+            self._timer.disarm()
+        elif was_held:
+            self._assembly.restart_timeouts(self._now())
+            self._timer.arm()
 
     def note_lost(self, readings: int, reason: str) -> None:
         """Count readings that are proven lost before they came, or before this process began."""
@@ -420,7 +433,7 @@ class Pipeline:
             log=None if self._kept is None else self._kept.state,
             losses=self._losses,
             lost=replace(self.lost),
-            is_full=self._holds_back,
+            is_full=self._holds_back if self._kept is None else self._kept.is_full,
             retried=self.letters.readings,
             now=self._now(),
         )
@@ -468,17 +481,9 @@ class Pipeline:
 
     def _full(self, is_full: bool) -> None:
         # With a log nobody is held back by memory, but who reads the log.
-        if self._kept is None or not self._is_live:
-            self._hold_back(is_full)
-
-    def _hold_back(self, is_full: bool) -> None:
-        # While nothing may come, nothing can complete a trigger: closing it would call instruments late that are not.
-        self._holds_back = is_full
-        if is_full:
-            self._timer.disarm()
-        else:
-            self._assembly.restart_timeouts(self._now())
-            self._timer.arm()
+        if self._kept is not None and self._is_live:
+            return
+        self.hold_back(is_full)
         if self._kept is None:
             self._announcements.backpressure(is_full)
         for callback in self._on_full:

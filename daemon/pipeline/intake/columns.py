@@ -14,8 +14,8 @@ class Columns:
     """Which connections there are, and of which the readings are kept in the log.
 
     keys: of each column the session whose readings are kept, and 0 where none are; the last is that of those for which
-    nobody waits. of: by session, of those who wait for the log. acks: what each waits for, by column.
-    refused_before: by column how many of its readings were refused before it had that column.
+    nobody waits. of: by session, of those who wait for the log. connected: the sessions of all. acks: what each waits
+    for, by column. refused_before: by column how many of its readings were refused before it had that column.
     settled_upto: by column up to which number its connection sends, since the switch, what was settled before.
     """
 
@@ -23,6 +23,7 @@ class Columns:
         self.acks: dict[int, Ack] = {}
         self.refused_before: dict[int, int] = {}
         self.of: dict[int, int] = {}
+        self.connected: set[int] = set()
         self.keys = np.array([nobody], np.uint64)
         self.settled_upto: dict[int, int] = {}
 
@@ -33,6 +34,7 @@ class Columns:
     def note(self, column: int, key: int, ack: Ack) -> None:
         """A connection has a column. key: the session whose readings are kept; 0 where none are."""
         self.acks[column] = ack
+        self.connected.add(key)
         if ack is not Ack.COMMITTED and key:
             self.of[key] = column
         self.set_key(column, key)
@@ -46,6 +48,7 @@ class Columns:
     def forget(self, column: int) -> None:
         """A connection is gone."""
         self.of.pop(int(self.keys[column]), None)
+        self.connected.discard(int(self.keys[column]))
         self.keys[column] = 0
         self.settled_upto.pop(column, None)
         self.refused_before.pop(column, None)

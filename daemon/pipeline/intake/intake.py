@@ -11,6 +11,7 @@ from daemon.core.outside.clock import Instant
 from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announced import AnnouncedRuns
+from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.assembly import MOST_SESSIONS, Joined, Origin
 from daemon.pipeline.intake.catching_up import CatchingUp
 from daemon.pipeline.intake.columns import NOBODY, Columns
@@ -65,6 +66,7 @@ class Intake:
         self._now = clock.now
         self._clock = clock
         self._events = events
+        self._announcements = Announcements(group.name, events)
         self._pipeline: Pipeline | None = None  # once it has all that came before
         self._reading: Pipeline | None = None  # it is being given what came before
         self.log = log
@@ -303,7 +305,7 @@ class Intake:
             stream = self._streams.by_session[key] = Stream(0, first, first, first)
         column = self._columns.free()
         self._columns.note(column, key, ack)
-        self._done = np.pad(self._done, (0, len(self._columns.keys) - 1 - len(self._done)))
+        self._done = np.pad(self._done, (0, max(0, len(self._columns.keys) - 1 - len(self._done))))
         self._done[column] = first if ack is Ack.COMMITTED else stream.synced
         if upto is not None:
             self._put_run(key, upto, RunKind.SENT)
@@ -358,7 +360,7 @@ class Intake:
             safe = self.stretches.safe(closing)
             if safe:
                 self._keeper.trim(safe)
-                self._streams.forget(safe, self._columns.of)
+                self._streams.forget(safe, self._columns.connected)
                 self._look_full()
 
     # --- the pipeline -------------------------------------------------------------------------------------------
@@ -426,7 +428,7 @@ class Intake:
             )
         for subscriber in self._subscribers:
             subscriber.moved(columns)
-        self._look_full()
+        self._pipeline_full(pipeline.is_full)
         self._settled()  # what was committed while the log went through was told to nobody
 
     def subscribe_to(self, pipeline: Pipeline) -> None:
@@ -505,5 +507,9 @@ class Intake:
         is_full = behind is not None and behind.is_full
         if is_full != self._is_full:
             self._is_full = is_full
+            if self._keeper is not None:
+                self._announcements.backpressure(is_full)
+                if self._pipeline is not None:
+                    self._pipeline.hold_back(is_full)
             for subscriber in self._subscribers:
                 subscriber.full(is_full)

@@ -36,6 +36,9 @@ TOGETHER = 8 * 2**20
 WAITING_MOST = 64 * 2**20
 """Bytes that may wait in memory to be written before the disk counts as too slow."""
 
+STUCK_MOST = 4 * 2**20
+"""The same while the disk takes nothing."""
+
 WRITTEN_FROM = 16 * 2**20
 """Bytes in memory from which on all is written, however young: the database is behind."""
 
@@ -107,7 +110,7 @@ class IntakeKeeper:
     @property
     def is_full(self) -> bool:
         """Whether the disk cannot take what comes."""
-        return self._waiting_bytes >= WAITING_MOST
+        return self._waiting_bytes >= (WAITING_MOST if self._state.problem is None else STUCK_MOST)
 
     @property
     def first_waiting(self) -> int:

@@ -18,5 +18,9 @@ class Kept(Protocol):
     def state(self) -> IntakeState:
         """How far it is."""
 
+    @property
+    def is_full(self) -> bool:
+        """Whether sources have to hold back."""
+
     def note_acknowledged(self, position: JournalPosition) -> None:
         """The database acknowledged a commit at this position."""

@@ -4,9 +4,9 @@ Everything is copied but what follows from the rest: who adds a file to the fold
 are the embedded server, which the database's tools copy, locks, the output of processes, how the last daemon ended, and
 files half written.
 
-While a daemon runs, a reading moves on: from the journal to the database, or to the dead letters. So they are copied in that order, and whatever was acknowledged when the copying began is in one of the copies, some of
-it in two: a start with a copied folder beside a newer database stores it once. Retried letters move backwards; then it
-is begun again.
+While a daemon runs, a reading moves on: from the journal to the database, or to the dead letters. So they are copied in
+that order, and whatever was acknowledged when the copying began is in one of the copies, some of it in two: a start
+with a copied folder beside a newer database stores it once. Retried letters move backwards; then it is begun again.
 """
 
 import os
