@@ -138,6 +138,7 @@ class DataPath:
             self._committing.append(tasks.create_task(following.run(), name=f"committer {name}"))
         return await done_before(stop, self._caught_up()) is not None
 
+    @fail_stop()
     async def _caught_up(self) -> bool:
         for following in self._following.values():
             await following.caught_up.wait()

@@ -293,7 +293,7 @@ async def test_a_daemon_may_start_before_its_database(tmp_path: Path, state_dir:
     with configured(tmp_path, dsn) as file:
         file.write_text(file.read_text().replace("[api]\nport = 0", f"[api]\nport = {port}"))
         with running("run", str(file)) as run:
-            await asyncio.to_thread(run.until_said, "taking readings into the intake's log until the database answers")
+            await asyncio.to_thread(run.until_said, "taking readings into the journal until the database answers")
             async with httpx.AsyncClient(verify=False, trust_env=False, timeout=60) as client:
                 answer = await client.get(f"http://127.0.0.1:{port}/ready")
             assert (answer.status_code, answer.json()["status"]) == (503, "store_away")

@@ -77,8 +77,8 @@ def refusal(file: Path, *, ends: bool = False) -> str:
         said = f"{started.stdout}{started.stderr}"
     else:
         with running("run", str(file)) as run:
-            run.until_said(re.escape(f"readings are kept in the intake's log: {line}"))
-            run.until_said("taking readings into the intake's log")
+            run.until_said(re.escape(f"readings are kept in the journal: {line}"))
+            run.until_said("taking readings into the journal")
             assert run.end() == 0
             said = run.said
     assert "s3cret" not in f"{checked.stdout}{checked.stderr}{said}"

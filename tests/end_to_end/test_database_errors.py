@@ -247,7 +247,7 @@ async def test_a_configuration_that_the_database_refuses_has_a_way_out(
     configure(schema, "int32")
     told: list[str] = []
     with running("run", str(file)) as run:
-        await asyncio.to_thread(run.until_said, "taking readings into the intake's log")
+        await asyncio.to_thread(run.until_said, "taking readings into the journal")
         sender = await send(Ack.RECEIVED, 11, told)
         await execute(back)
         # The one message says what is wrong, how many readings it concerns, and how they are stored.

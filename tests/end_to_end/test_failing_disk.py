@@ -126,7 +126,7 @@ class TestUnreadableSector:
             with unreadable_disk(tmp_path) as disk:
                 file = configured(tmp_path, disk.mount / "state", dsn, port)
                 with running("run", str(file)) as run:
-                    run.until_said("taking readings into the intake's log")
+                    run.until_said("taking readings into the journal")
                     for first in range(1, 201, 10):
                         await send(port, first, 10, Ack.RECEIVED)
                     run.end(signal.SIGKILL)

@@ -102,7 +102,7 @@ class Machine:
 def away(file: Path) -> Iterator[Running]:
     """A daemon without its database, which takes readings."""
     with running("run", str(file)) as run:
-        run.until_said(r"taking readings into the intake's log")
+        run.until_said(r"taking readings into the journal")
         yield run
 
 

@@ -218,12 +218,12 @@ async def test_a_daemon_that_starts_without_its_database_takes_reports_and_makes
         magnets = Magnets(tcp, random_moments())
         try:
             with running("run", str(file)) as run:
-                await asyncio.to_thread(run.until_said, r"taking readings into the intake's log")
+                await asyncio.to_thread(run.until_said, r"taking readings into the journal")
                 await magnets.connect()
                 await magnets.report(0.2)
                 run.end(signal.SIGKILL)
             with running("run", str(file)) as run:
-                await asyncio.to_thread(run.until_said, r"taking readings into the intake's log")
+                await asyncio.to_thread(run.until_said, r"taking readings into the journal")
                 await magnets.report(0.2)
                 await asyncio.to_thread(server.start)
                 await asyncio.to_thread(run.until_said, r"taking readings at \S+:\d+")

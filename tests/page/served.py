@@ -246,7 +246,6 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int, t
         ),
         readings=ReadingCounts(
             received=sum(parts.values()) + refused + aside + figures["off_by"],
-            recovered=0,
             account_at_start=0,
             late=counted // 8,
             at_risk=figures["at_risk"],

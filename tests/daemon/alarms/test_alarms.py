@@ -301,12 +301,12 @@ def test_a_journal_that_cannot_be_written_is_said_though_the_database_is_well() 
     def with_problem(*, available: bool) -> Status:
         known = status(available=available)
         group = known.groups["bpm"].model_copy(update={"journal_problem": "the disk of /state is full"})
-        intakes = {"bpm": IntakeStatus(waiting=0, log_mib=1.0, problem="the intake's log cannot be written: EIO")}
+        intakes = {"bpm": IntakeStatus(waiting=0, log_mib=1.0, problem="the journal cannot be written: EIO")}
         return known.model_copy(update={"groups": {"bpm": group}, "intakes": intakes})
 
     (alarm,) = alarms(with_problem(available=True))
     assert (alarm.key, alarm.severity) == ("journal", Severity.WARNING)
-    assert "(bpm): the disk of /state is full; the intake's log cannot be written: EIO" in alarm.text
+    assert "(bpm): the disk of /state is full; the journal cannot be written: EIO" in alarm.text
     away = {alarm.key: alarm for alarm in alarms(with_problem(available=False))}
     assert away["journal"].severity is Severity.CRITICAL
 
@@ -326,7 +326,7 @@ def test_what_came_before_the_database_answered_is_in_the_alarm() -> None:
     )
     (alarm,) = [alarm for alarm in alarms(before) if alarm.key == "store"]
     assert alarm.severity is Severity.CRITICAL
-    assert alarm.fix.startswith("Readings wait in the intake's log (2,480 readings, 13 MiB);")
+    assert alarm.fix.startswith("Readings wait in the journal (2,480 readings, 13 MiB);")
 
 
 # --- gaps ---------------------------------------------------------------------------------------------------------

@@ -50,12 +50,12 @@ def test_what_waits_for_the_first_answer_of_the_database_is_said() -> None:
         refused={"backlog": 7995},
         lost={"datagrams": 40},
         log_mib=0.5,
-        problem="the intake's log cannot be written: the disk is full",
+        problem="the journal cannot be written: the disk is full",
     )
     status = status_of().model_copy(update={"groups": {}, "intakes": {"bpm": intake}})
     text = " ".join(shown(overview(status, "here")).split())
-    assert "bpm 2,400 readings wait for the database to answer, 0.5 MiB in the intake's log" in text
-    assert "30 not on the disk yet · the intake's log cannot be written: the disk is full" in text
+    assert "bpm 2,400 readings wait for the database to answer, 0.5 MiB in the journal" in text
+    assert "30 not on the disk yet · the journal cannot be written: the disk is full" in text
     assert "bpm: backlog 7,995" in text
     assert "bpm: lost, datagrams 40" in text
     quiet = status.model_copy(update={"intakes": {"bpm": IntakeStatus(waiting=0, log_mib=0.1)}})

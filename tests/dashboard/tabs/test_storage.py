@@ -92,7 +92,7 @@ def test_what_waits_for_a_database_that_has_not_answered_yet_is_in_the_intakes()
     )
     (row,) = outage_rows(starting)
     assert set(row) == {"key", *(column.name for column in layout.OUTAGE)}
-    assert (text(row, "readings"), row["readings"]["title"], text(row, "room")) == ("1,200", "in the intake's log", "–")
+    assert (text(row, "readings"), row["readings"]["title"], text(row, "room")) == ("1,200", "in the journal", "–")
     assert not account_note(starting)
 
 
@@ -102,7 +102,7 @@ def test_what_is_refused_and_lost_before_the_database_answers_is_told() -> None:
     )
     starting = status().model_copy(update={"groups": {}, "intakes": {"bpm": intake}})
     (row,) = outage_rows(starting)
-    assert row["readings"]["title"] == "in the intake's log; 30 of them are not on the disk yet"
+    assert row["readings"]["title"] == "in the journal; 30 of them are not on the disk yet"
     assert account_note(starting) == "refused: bpm: backlog 7,995 · lost: bpm: datagrams 40"
 
 

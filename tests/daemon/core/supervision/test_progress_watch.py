@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,6 @@ from backends.base import StoreUnavailable
 from daemon.core.supervision.progress_watch import Part, ProgressWatch
 from daemon.pipeline.committer import longest_attempt_s
 from daemon.pipeline.intake_log import IntakeKeeper
-from daemon.pipeline.journal import Journal
-from daemon.pipeline.journal.keeper import JournalKeeper
 from daemon.pipeline.pipeline import Pipeline
 from daemon.sources.simulated import SimulatedSource
 from daemon.sources.tcp import TcpSource
@@ -21,9 +18,8 @@ from schemas.config import Config
 from schemas.config import SimulatedSource as SimulatedConfig
 from schemas.config import TcpSource as TcpConfig
 from schemas.config import UdpSource as UdpConfig
-from tests.daemon.pipeline.intake_log import test_log as in_log
-from tests.daemon.pipeline.journal import test_journal as in_journal
-from tests.support.disks import REAL, FaultyDisk, faulty
+from tests.daemon.pipeline.intake_log.test_log import Opened, record
+from tests.support.disks import FaultyDisk
 from tests.support.pipelines import eventually, logging_to_memory
 from tests.support.readings import make_block, make_group, whole
 
@@ -133,9 +129,7 @@ async def test_triggers_that_should_have_closed_are_work() -> None:
 
 
 async def test_the_journals_keeper_answers_until_it_is_dead(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, GROUP, REAL, max_bytes=2**20, segment_bytes=2**18)
-    journal.open(None)
-    keeper = JournalKeeper(journal, lambda _: None)
+    keeper = IntakeKeeper(Opened(tmp_path), lambda _: None)
     keeper.start()
     keeper.part("keeper")
     for _ in range(3):
@@ -150,31 +144,11 @@ async def test_the_journals_keeper_answers_until_it_is_dead(tmp_path: Path) -> N
     assert keeper.part("keeper").steps == dead.steps
 
 
-Keeper = JournalKeeper | IntakeKeeper
-
-
-def keeper_of(kind: str, folder: Path, disk: FaultyDisk) -> tuple[Keeper, Callable[[], object]]:
-    """Return a keeper, and what gives it something to write and to sync at once."""
-    if kind == "journal":
-        journal = Journal(folder, in_journal.GROUP, faulty(disk), max_bytes=2**20, segment_bytes=2**18)
-        journal.open(None)
-        keeper = JournalKeeper(journal, lambda _: None)
-        keeper.start()
-        keeper.sync_at_once(True)
-        return keeper, lambda: keeper.put([in_journal.block_of(1)])
-    intake = IntakeKeeper(in_log.Opened(folder, disk), lambda _: None)
-    intake.start()
-    made = in_log.record(1)
-    return intake, lambda: intake.put(made.received_ns, made.runs, made.readings)
-
-
 @pytest.mark.parametrize("operation", ["append", "sync"])
-@pytest.mark.parametrize("kind", ["journal", "intake log"])
-async def test_a_thread_that_hangs_in_its_disk_is_stuck_and_an_idle_one_is_not(
-    kind: str, operation: str, tmp_path: Path
-) -> None:
+async def test_a_thread_that_hangs_in_its_disk_is_stuck_and_an_idle_one_is_not(operation: str, tmp_path: Path) -> None:
     disk, hangs, goes_on = FaultyDisk(), threading.Event(), threading.Event()
-    keeper, write = keeper_of(kind, tmp_path, disk)
+    keeper = IntakeKeeper(Opened(tmp_path, disk), lambda _: None)
+    keeper.start()
 
     def before(name: str, _: Path) -> None:
         if name == operation:
@@ -187,7 +161,8 @@ async def test_a_thread_that_hangs_in_its_disk_is_stuck_and_an_idle_one_is_not(
         await eventually(lambda seen=seen: keeper.part("keeper").steps > seen)
         assert idle.look([keeper.part("keeper")], now) == [], "it has nothing to do, and answers"
     disk.before = before
-    write()
+    made = record(1)
+    keeper.put(made.received_ns, made.runs, made.readings, at_once=True)
     await eventually(hangs.is_set)
     keeper.part("keeper")
     watch = ProgressWatch(0.5)

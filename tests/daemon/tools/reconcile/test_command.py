@@ -232,7 +232,7 @@ def test_a_logger_and_someone_who_meddles(file: Path, database: Database, logged
     bpm = said["groups"]["bpm"]
     assert agrees
     assert "start it with `triggerlog run FILE`" in said["no_daemon"]
-    assert (bpm["daemon"], bpm["journal"]["readings"]) == (None, 0)
+    assert (bpm["daemon"], bpm["journal"]) == (None, 0)
     (run,) = bpm["runs"]
     assert (run["triggers"], run["arrived"], run["account_triggers"], run["account_readings"]) == (41, 492, 41, 492)
 
@@ -274,7 +274,7 @@ def test_what_waits_in_the_journal_is_told(tmp_path: Path, state_dir: Path) -> N
             daemon = Daemon(run)
             asyncio.run(send(daemon.port, 1, 40))
             server.stop()
-            asyncio.run(send(daemon.port, 41, 1, Ack.SPOOLED))
+            asyncio.run(send(daemon.port, 41, 1, Ack.RECEIVED))
             line = here("reconcile", str(file))
             assert (line.returncode, line.stdout) == (1, "")
             assert line.stderr.startswith("triggerlog: ")
@@ -283,20 +283,20 @@ def test_what_waits_in_the_journal_is_told(tmp_path: Path, state_dir: Path) -> N
         server.start()
         ended = triggerlog("reconcile", str(file))
         assert ended.returncode == 0, ended.stdout + ended.stderr
-        assert "12 readings wait in the journal; the next start of the daemon commits them" in ended.stdout
+        assert "at most 12 readings wait in the journal; the next start of the daemon commits them" in ended.stdout
         assert "No daemon was asked: no daemon at " in ended.stdout
         with running("run", str(file)) as run:
             daemon = Daemon(run)
             until(lambda: reconciled(file)[1]["groups"]["bpm"]["runs"][0]["arrived"] == 492, "")
             agrees, said = reconciled(file)
             assert agrees
-            assert said["groups"]["bpm"]["daemon"]["readings"]["recovered"] == 12
+            assert said["groups"]["bpm"]["daemon"]["readings"]["committed"] == 12
     finally:
         server.stop()
 
 
 @pytest.mark.slow
-def test_what_waits_in_the_intakes_log_is_told_with_a_daemon_and_without_one(tmp_path: Path, state_dir: Path) -> None:
+def test_what_came_before_the_database_answered_is_told_with_a_daemon_and_without_one(tmp_path: Path, state_dir: Path) -> None:
     server = ThrowawayPostgresql(state_dir)
     file = configured(tmp_path, server.start())
     try:
@@ -304,7 +304,7 @@ def test_what_waits_in_the_intakes_log_is_told_with_a_daemon_and_without_one(tmp
             asyncio.run(send(Daemon(run).port, 1, 40))
             assert run.end() == 0, run.said
         said = reconciled(file)[1]["groups"]["bpm"]
-        assert (said["journal"]["readings"], said["received"]) == (0, 0)
+        assert said["journal"] == 0
         server.stop()
         with running("run", str(file)) as run:
             asyncio.run(send(Daemon(run).port, 41, 1, Ack.RECEIVED))
@@ -314,13 +314,13 @@ def test_what_waits_in_the_intakes_log_is_told_with_a_daemon_and_without_one(tmp
         ended = triggerlog("reconcile", str(file))
         assert ended.returncode == 0, ended.stdout + ended.stderr
         assert status["intakes"]["bpm"]["waiting"] == 12
-        assert "at most 12 readings wait in the intake's log; the next start of the daemon commits them" in ended.stdout
+        assert "at most 12 readings wait in the journal; the next start of the daemon commits them" in ended.stdout
         with running("run", str(file)) as run:
             Daemon(run)
             until(lambda: reconciled(file)[1]["groups"]["bpm"]["runs"][0]["arrived"] == 492, "")
-            assert reconciled(file)[1]["groups"]["bpm"]["received"] == 0
+            assert reconciled(file)[1]["groups"]["bpm"]["journal"] == 0
             assert run.end() == 0, run.said
-        assert reconciled(file)[1]["groups"]["bpm"]["received"] == 0
+        assert reconciled(file)[1]["groups"]["bpm"]["journal"] == 0
     finally:
         server.stop()
 

@@ -1,4 +1,4 @@
-"""`triggerlog reconcile` and what was acknowledged as received: without a daemon the intake's log has it."""
+"""`triggerlog reconcile` and what was acknowledged as received: without a daemon the journal has it."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ SENDER, OTHER = 7, 8
 
 @pytest.fixture
 def loaded(tmp_path: Path) -> LoadedConfig:
-    """The intake's log has 5 readings of one sender, with the numbers 10 to 14, and 3 of another, in two segments."""
+    """The log has 5 readings of one sender, with the numbers 10 to 14, and 3 of another, in two segments."""
     file = write_one_group(tmp_path, logger="klystron-gallery")
     group = load_config(file).config.groups[0].group()
     for number, runs in ((1, [(SENDER, 10, 3), (OTHER, 0, 1)]), (2, [(SENDER, 13, 2), (OTHER, 1, 2)])):
@@ -46,13 +46,9 @@ def loaded(tmp_path: Path) -> LoadedConfig:
 
 
 def journal_of(loaded: LoadedConfig) -> Identity:
-    """The journal's folder, with an id that it had before the one that it has."""
-    folder = loaded.state_dir / "journal" / "bpm"
-    folder.mkdir(parents=True)
-    journal = Identity(folder, REAL)
-    journal.choose()
-    journal.succeed(())
-    journal.take(1)
+    """The ids of the log: the one that it has, and one that it had before."""
+    journal = Identity(folder_of(loaded.state_dir, "bpm"), REAL)
+    journal.load()
     return journal
 
 
@@ -91,9 +87,9 @@ def shown(capsys: pytest.CaptureFixture[str], found: Findings) -> str:
 
 async def test_without_a_daemon_the_log_is_looked_at(loaded: LoadedConfig, capsys: pytest.CaptureFixture[str]) -> None:
     found = await Surveyed(loaded).found()
-    assert ("in the intake's log, not committed, at most", None, 8) in list(_rows(found))
-    assert _as_json(found, [])["received"] == 8
-    said = "at most 8 readings wait in the intake's log; the next start of the daemon commits them\n"
+    assert ("in the journal, not committed, at most", None, 8) in list(_rows(found))
+    assert _as_json(found, [])["journal"] == 8
+    said = "at most 8 readings wait in the journal; the next start of the daemon commits them\n"
     assert said in shown(capsys, found)
 
 
@@ -114,7 +110,7 @@ async def test_nothing_is_said_of_a_log_that_is_settled_or_not_there(
     everything = DurableState(np.array([(SENDER, 15, 15, 1), (OTHER, 3, 3, 1)], SESSION)).encode()
     journal = journal_of(loaded)
     found = await Surveyed(loaded, settled(journal.id, state=everything)).found()
-    assert (found.received, "intake" in shown(capsys, found)) == (0, False)
+    assert (found.received, "wait in the journal" in shown(capsys, found)) == (0, False)
     for path in folder_of(loaded.state_dir, "bpm").iterdir():
         path.unlink()
     assert (await Surveyed(loaded, settled(journal.id)).found()).received == 0
@@ -125,8 +121,8 @@ async def test_a_running_daemon_tells(loaded: LoadedConfig, capsys: pytest.Captu
     status = snapshot(4, 1, wave=False, groups={"bpm": 3})
     status = status.model_copy(update={"intakes": {"bpm": IntakeStatus(waiting=2, log_mib=0.1)}})
     found = await Surveyed(loaded, said=status).found()
-    assert ("in the intake's log, not committed", None, 2) in list(_rows(found))
-    assert "\n2 readings wait in the intake's log; the daemon commits them\n" in shown(capsys, found)
+    assert ("in the journal, not committed", None, 2) in list(_rows(found))
+    assert "\n2 readings wait in the journal; the daemon commits them\n" in shown(capsys, found)
     assert (await Surveyed(loaded, said=status.model_copy(update={"intakes": {}})).found()).received == 0
 
 
@@ -134,10 +130,10 @@ async def test_a_daemon_that_has_not_opened_its_groups_yet_is_as_none(loaded: Lo
     """Its status says nothing of what an earlier one left."""
     status = snapshot(4, 1, groups={}).model_copy(update={"intakes": {"bpm": IntakeStatus(waiting=2, log_mib=0.1)}})
     found = await Surveyed(loaded, said=status).found()
-    assert (found.received, found.journal is None) == (8, False)
+    assert (found.received, found.after) == (8, None)
 
 
 async def test_a_state_of_another_version_gets_one_line(loaded: LoadedConfig) -> None:
     journal = journal_of(loaded)
-    with pytest.raises(CommandFailed, match=r"the intake's log in \S+ cannot be compared with the database: the state"):
+    with pytest.raises(CommandFailed, match=r"the journal in \S+ cannot be compared with the database: the state"):
         await Surveyed(loaded, settled(journal.id, state=b"of another")).found()
