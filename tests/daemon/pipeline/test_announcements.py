@@ -131,8 +131,8 @@ async def test_forged_numbers_do_not_make_a_count_longer_than_64_bits() -> None:
     async with logging_to_memory(GROUP) as logger:
         pipeline = logger.pipelines["bpm"]
         for session in range(1, 6):
-            pipeline.connect(spooled=False, session=session)
-            pipeline.connect(spooled=False, session=session, first=2**62 - 1)
+            pipeline.connect(session=session)
+            pipeline.connect(session=session, first=2**62 - 1)
         figures = pipeline.figures()
         assert figures.lost_before["sender"] == figures.lost_lately["sender"].count == MOST_LOST < 2**63
 

@@ -210,7 +210,7 @@ async def test_with_what_was_reduced_nothing_is_compared(are_told: bool) -> None
         if are_told:
             pipeline.dropped.reduce([period])
         await store.drop(period, Rule.AGE, at_ns=1, patience_s=1)  # the memory has nothing that reduces
-        column = pipeline.connect(spooled=False, session=7, first=5).column
+        column = pipeline.connect(session=7, first=5).column
         pipeline.receive(sent.copy(), Origin.of(column, 5, len(sent)))
         await eventually(lambda: pipeline.acknowledged()[0][column] == 5 + len(sent))
         assert unaccounted(pipeline) == 0
@@ -220,7 +220,7 @@ async def test_with_what_was_reduced_nothing_is_compared(are_told: bool) -> None
 
 async def send_again(pipeline: Pipeline, block: Array) -> None:
     """A sender of which nobody knows what came before."""
-    column = pipeline.connect(spooled=False, session=7, first=5).column
+    column = pipeline.connect(session=7, first=5).column
     pipeline.receive(block.copy(), Origin.of(column, 5, len(block)))
     await eventually(lambda: pipeline.acknowledged()[0][column] == 5 + len(block))
 

@@ -180,7 +180,7 @@ async def test_with_the_dead_letters_full_is_refused_by_name_what_would_be_one(t
             pipeline.receive(block)
         conflict, older = make_block(GROUP, [(1000, 1)]), make_block(GROUP, [(5, 1)])
         conflict["epoch"] = older["epoch"] = 7
-        pipeline.receive(conflict, Origin.of(pipeline.connect(spooled=False, session=1).column, 0, 1))
+        pipeline.receive(conflict, Origin.of(pipeline.connect(session=1).column, 0, 1))
         pipeline.receive(older)
         assert pipeline.figures().refused == {"no_room_aside": 1}
         await eventually(lambda: pipeline.figures().committed.placed == 1)

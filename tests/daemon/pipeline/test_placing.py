@@ -128,7 +128,7 @@ async def test_a_doubtful_reading_is_a_double_only_of_itself() -> None:
         pipeline = logger.pipelines["bpm"]
         pipeline.receive(sent.copy())
         await eventually(lambda: pipeline.figures().committed.triggers == 2)
-        column = pipeline.connect(spooled=False, session=7, first=5).column  # nobody knows what came before
+        column = pipeline.connect(session=7, first=5).column  # nobody knows what came before
         again = join([sent, other])
         again["top_in"][2:4] = 0.0, -np.nan
         pipeline.receive(again, Origin.of(column, 5, len(again)))
@@ -384,7 +384,7 @@ async def test_what_was_late_takes_its_place_before_what_is_doubtful(tmp_path: P
         pipeline.receive(epoch_7(make_block(GROUP, [(1, i) for i in range(4)])))
         await eventually(lambda: pipeline.figures().committed.triggers == 1)
         store.fail_with(StoreUnavailable("away"))
-        column = pipeline.connect(spooled=False, session=7, first=5).column  # nobody knows what came before
+        column = pipeline.connect(session=7, first=5).column  # nobody knows what came before
         pipeline.receive(join([real, other]), Origin.of(column, 5, 2))
     store.fail_with(None)
     async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:

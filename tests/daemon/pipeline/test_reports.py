@@ -233,7 +233,7 @@ async def test_a_session_goes_on_behind_what_is_stored_after_a_kill(tmp_path: Pa
     assert stored is not None
     assert stored.readings == 2
     async with journaling(store, CURRENTS, tmp_path) as pipeline:
-        assert pipeline.connect(spooled=False, session=77).resume == 2
+        assert pipeline.connect(session=77).resume == 2
     assert len(await in_folder(folders)) == 2
 
 

@@ -33,9 +33,7 @@ class Logger:
     def __init__(self, *, has_session: bool) -> None:
         self.assembly = Assembly(GROUP, timeout_ns=500 * MS, window=256, max_open=64, runs=Runs())
         key = session_key("sender", 1) if has_session else None
-        self._column = self.assembly.sessions.connect(
-            key, first=0, spooled=False, now=self.now, upto=0 if key else None
-        ).column
+        self._column = self.assembly.sessions.connect(key, first=0, now=self.now, upto=0 if key else None).column
         self._sent = 0
         self.blocks: list[ClosedBlock] = []
 

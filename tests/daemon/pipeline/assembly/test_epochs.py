@@ -15,7 +15,7 @@ from daemon.pipeline.assembly.progress import MOST_TRIGGER
 from daemon.pipeline.assembly.strays import HELD_OF_AN_INSTRUMENT
 from daemon.pipeline.assembly.window import Window
 from daemon.pipeline.durable_state import DurableState
-from schemas.batch import Aside, ClosedBlock
+from schemas.batch import ClosedBlock
 from schemas.readings import Array
 from schemas.states import AsideReason
 from tests.support.readings import START_NS, history_of, make_block, make_group, time_of, whole
@@ -425,7 +425,7 @@ def test_a_forgotten_epoch_of_a_mad_instrument_begins_when_most_instruments_send
 
 def test_what_waits_for_its_epoch_is_acknowledged_when_its_trigger_is_closed() -> None:
     assembly = amid_garbage()
-    column = assembly.sessions.connect(1, first=0, spooled=False, now=at(3)).column
+    column = assembly.sessions.connect(1, first=0, now=at(3)).column
     assembly.receive(of(18, make_block(GROUP, [(1, 3)])), Origin.of(column, 0, 1), at(3))
     assert assembly.receipts.acknowledged()[0][column] == 0
     blocks = assembly.receive(of(18, make_block(GROUP, [(1, i) for i in (0, 1, 2, 4)])), None, at(4))
@@ -543,22 +543,6 @@ def test_a_block_in_which_numbers_jump_closes_no_trigger_twice() -> None:
     blocks += assembly.receive(of(7, make_block(GROUP, [(3, 2)])), None, at(3)) + assembly.flush(at(4))
     assert [each[2:] for each in closed(blocks)] == [(3, 2), (jumped, 5)]
     assert [block.aside.reason.tolist() for block in blocks if block.aside is not None] == [[AsideReason.OLDER]]
-
-
-def test_what_is_late_for_a_trigger_that_an_earlier_block_is_still_to_be_placed_in_is_placed_too() -> None:
-    """The row that the database has now is not the one that it will have then."""
-    first = make()
-    first.receive(of(7, make_block(GROUP, [(5, 0)])), None, at(0))
-    rows = rows_of(first.close_due(at(TIMEOUT)) + first.receive(of(7, whole(GROUP, 6)), None, at(TIMEOUT)))
-    placing = Aside.of(of(7, make_block(GROUP, [(5, 1)])), 1, AsideReason.OLDER)
-    second = make(runs=Runs(1, {7: 1}), history=rows, epochs={7: 1}, placing=placing)
-    late, *counted = second.receive(of(7, make_block(GROUP, [(5, 2), (4, 2)])), None, at(TIMEOUT + 1))
-    assert not len(late.revised)
-    assert not any(len(block.late) for block in counted)
-    assert late.aside is not None
-    assert (late.aside.run.tolist(), late.aside.reason.tolist()) == ([1, 1], 2 * [AsideReason.OLDER])
-    second.receive(of(7, make_block(GROUP, [(6, 2), (7, 2)])), None, at(TIMEOUT + 2))
-    assert (second.held, second.counts.duplicate, second.counts.aside) == (1, 1, {"older": 2})
 
 
 def one_with_epochs_and_one_without(*epochs: int) -> tuple[Runs, Assembly, Array]:

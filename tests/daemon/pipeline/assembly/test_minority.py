@@ -111,8 +111,7 @@ def outcome(steps: Sequence[Step], *, has_epochs: bool, has_session: bool, is_ho
     found = Outcome()
     keys = [session_key("honest", 5), session_key("hostile", 6)] if has_session else [None, None]
     honest, hostile = (
-        assembly.sessions.connect(key, first=0, spooled=False, now=at(0), upto=0 if key else None).column
-        for key in keys
+        assembly.sessions.connect(key, first=0, now=at(0), upto=0 if key else None).column for key in keys
     )
     sent = {honest: 0, hostile: 0}
 

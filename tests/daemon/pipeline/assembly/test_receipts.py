@@ -62,14 +62,14 @@ def test_refusals_out_of_order_are_told_once_all_before_them_is_dealt_with() -> 
 
 def test_connections_that_come_and_go_while_strays_are_held_use_the_same_columns() -> None:
     assembly = an_assembly()
-    keeper = assembly.sessions.connect(None, first=0, spooled=False, now=at(0)).column
+    keeper = assembly.sessions.connect(None, first=0, now=at(0)).column
     assembly.receive(whole(GROUP, 1), Origin.of(keeper, 0, GROUP.size), at(0))
     far = 1 << 30
     columns = set()
     for number in range(200):
         # The keeper's strays are always there, each time with some of a connection that leaves at once.
         assembly.receive(make_block(GROUP, [(far, 0)]), Origin.of(keeper, GROUP.size + number, 1), at(number))
-        column = assembly.sessions.connect(None, first=0, spooled=False, now=at(number)).column
+        column = assembly.sessions.connect(None, first=0, now=at(number)).column
         columns.add(column)
         if number % 10 == 0:
             assembly.receive(make_block(GROUP, [(far, 1)]), Origin.of(column, 0, 1), at(number))
@@ -94,11 +94,11 @@ def closed_with(receipts: Receipts, sequences: dict[int, tuple[int, int]]) -> No
 class Both:
     """The same happening to receipts that remember much together and to some that never do."""
 
-    def __init__(self, *, spooled: bool) -> None:
+    def __init__(self) -> None:
         self.each = (Receipts(fine=4), Receipts(fine=10**9))
-        self.columns = [(receipts.connect(), receipts.connect(spooled=spooled)) for receipts in self.each][-1]
+        self.columns = [(receipts.connect(), receipts.connect()) for receipts in self.each][-1]
         self.sent = dict.fromkeys(self.columns, 0)
-        self.blocks = self.in_journal = 0
+        self.blocks = 0
 
     def close(self, counts: dict[int, int]) -> None:
         stretch = {column: (self.sent[column], self.sent[column] + count) for column, count in counts.items() if count}
@@ -107,36 +107,24 @@ class Both:
             closed_with(receipts, stretch)
         self.blocks += 1
 
-    def spool(self, upto: int) -> None:
-        self.in_journal = upto
-        for receipts in self.each:
-            receipts.spooled(upto)
-
     def commit(self, count: int) -> None:
-        self.blocks, self.in_journal = self.blocks - count, max(0, self.in_journal - count)
+        self.blocks -= count
         for receipts in self.each:
             receipts.committed(count)
 
 
 @settings(max_examples=60, deadline=None)
-@given(seed=st.integers(0, 2**32), spooled=st.booleans())
-def test_what_is_remembered_together_is_never_told_too_early_and_all_is_told_in_the_end(
-    seed: int, spooled: bool
-) -> None:
+@given(seed=st.integers(0, 2**32))
+def test_what_is_remembered_together_is_never_told_too_early_and_all_is_told_in_the_end(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    both = Both(spooled=spooled)
+    both = Both()
     for _ in range(400):
-        what = rng.random()
-        if what < 0.75:
+        if rng.random() < 0.9:
             both.close({column: int(rng.integers(0, 3)) for column in both.columns})
-        elif what < 0.9:
-            both.spool(int(rng.integers(both.in_journal, both.blocks + 1)))
         else:
             both.commit(int(rng.integers(0, min(both.blocks, 20) + 1)))
         told, true = (receipts.acknowledged()[0].copy() for receipts in both.each)
         assert (told <= true).all()
-        if spooled:
-            assert told[both.columns[1]] == true[both.columns[1]]
     both.commit(both.blocks)
     for receipts in both.each:
         assert [int(receipts.acknowledged()[0][column]) for column in both.columns] == list(both.sent.values())
@@ -147,8 +135,6 @@ def test_a_day_without_the_database_is_remembered_in_little_memory() -> None:
     column = receipts.connect()
     for number in range(100_000):
         closed_with(receipts, {column: (number, number + 1)})
-        if number % 50 == 49:
-            receipts.spooled(number + 1)
     assert len(receipts._blocks) < 4_000
     receipts.committed(300)
     assert receipts.acknowledged()[0][column] == 300

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import Assembly, Runs
-from schemas.batch import Aside, ClosedBlock
+from schemas.batch import ClosedBlock
 from schemas.readings import Array
 from schemas.states import AsideReason
 from tests.support.readings import PERIOD_NS, START_NS, history_of, make_block, make_group, time_of, whole
@@ -334,18 +334,6 @@ def test_a_crate_far_behind_that_sends_alone_opens_no_run() -> None:
     assembly.receive(backlog, None, at(10 * TIMEOUT))
     assembly.close_due(at(12 * TIMEOUT))
     assert (assembly.run, assembly.held) == (1, 0)
-
-
-def test_what_was_left_to_the_database_opens_no_run_without_an_epoch() -> None:
-    """Most instruments send it again after a start."""
-    history = history_of(GROUP, *range(1, 101))
-    left = Aside.of(whole(GROUP, 90), 1, AsideReason.OLDER)
-    assembly = Assembly(GROUP, timeout_ns=TIMEOUT, window=256, max_open=64, runs=Runs(1), history=history, placing=left)
-    blocks = assembly.receive(whole(GROUP, 80, 90, 101), None, at(0)) + assembly.close_due(at(2 * TIMEOUT))
-    assert assembly.run == 1
-    assert closed(blocks) == [(1, 101, 5)]
-    assert assembly.counts.aside == {"older": 5}
-    assert assembly.counts.duplicate == 5
 
 
 def test_a_start_remembers_when_the_run_without_an_epoch_began() -> None:

@@ -13,7 +13,7 @@ from daemon.pipeline.assembly.reading_set import ReadingSet
 from daemon.pipeline.assembly.receipts import Receipts
 from daemon.pipeline.assembly.sessions import ALL, EARLIER_MOST, EARLIER_S, MOST_SESSIONS, Sessions
 from daemon.pipeline.durable_state import DurableState
-from schemas.batch import Aside, ClosedBlock
+from schemas.batch import ClosedBlock
 from schemas.readings import Array, field_bits, words
 from schemas.readings import join as join_blocks
 from schemas.sessions import GONE, SESSION, session_key
@@ -52,7 +52,7 @@ def epoch_7(block: Array) -> Array:
 
 
 def join(assembly: Assembly, session: int | None = KEY, first: int = 0, tick: int = 0):
-    return assembly.sessions.connect(session, first=first, spooled=False, now=at(tick))
+    return assembly.sessions.connect(session, first=first, now=at(tick))
 
 
 def state_of(blocks: list[ClosedBlock]) -> dict[int, tuple[int, int]]:
@@ -97,8 +97,8 @@ def test_what_a_sender_no_longer_has_is_a_loss_with_its_number(first: int, lost:
     table = np.array([(KEY, 5, 12, START_NS // 1_000_000_000)], SESSION)
     joined = join(make(table), first=first)
     assert (joined.resume, joined.lost) == (first, lost)
-    joined = join(make(table, is_uncertain=True), first=first)
-    assert joined.lost == first - 5
+    table["received"] = ALL
+    assert join(make(table), first=first).lost == first - 5
 
 
 def test_a_reading_that_is_new_and_whose_place_is_taken_is_a_conflict_and_kept() -> None:
@@ -268,29 +268,14 @@ def test_an_outage_and_a_restart_have_no_session_forgotten_that_was_acknowledged
     assert join(assembly, session_key("crate", 1), tick=60 * 10**9).resume == 5
 
 
-def test_what_is_only_in_the_journal_is_not_committed_for_a_session_that_asks_for_more_than_before() -> None:
-    assembly = make()
-    joined = assembly.sessions.connect(KEY, first=0, spooled=True, now=at(0))
-    assembly.receive(epoch_7(whole(GROUP, 1)), Origin.of(joined.column, 0, 5), at(0))
-    assembly.receipts.spooled(1)
-    assert assembly.receipts.acknowledged()[0][joined.column] == 5
-    assembly.sessions.disconnect(joined.column)
-    assembly.sessions.tidy(at(1))
-    again = join(assembly)
-    assert again.resume == 5
-    assert assembly.receipts.acknowledged()[0][again.column] == 0
-    assembly.receipts.committed(1)
-    assert assembly.receipts.acknowledged()[0][again.column] == 5
-
-
-@pytest.mark.parametrize("is_uncertain", [False, True])
-def test_sessions_in_doubt_that_nobody_goes_on_with_keep_no_new_one_out(is_uncertain: bool) -> None:
-    table = np.array([(key, 5, 12, key) for key in range(1, MOST_SESSIONS + 1)], SESSION)
-    sessions = Sessions(Receipts(), table, is_uncertain=is_uncertain)
-    joined = sessions.connect(MOST_SESSIONS + 1, first=0, spooled=False, now=at(0))
+@pytest.mark.parametrize("received", [12, ALL])
+def test_sessions_in_doubt_that_nobody_goes_on_with_keep_no_new_one_out(received: int) -> None:
+    table = np.array([(key, 5, received, key) for key in range(1, MOST_SESSIONS + 1)], SESSION)
+    sessions = Sessions(Receipts(), table)
+    joined = sessions.connect(MOST_SESSIONS + 1, first=0, now=at(0))
     assert (joined.resume, len(sessions)) == (0, MOST_SESSIONS)
     # The first one is forgotten: what it sends again may have come before.
-    again = sessions.connect(1, first=0, spooled=False, now=at(0))
+    again = sessions.connect(1, first=0, now=at(0))
     assert not sessions.is_new(Origin.of(again.column, 0, 1)).any()
 
 
@@ -312,9 +297,9 @@ def test_what_a_sender_had_not_sent_when_it_connected_is_not_in_doubt() -> None:
     """Nobody knows what came of the session: the place is taken, and the reading is another one all the same."""
     first = make()
     blocks = first.receive(epoch_7(whole(GROUP, 1)), None, at(0))
-    table = np.array([(KEY, 5, 5, START_NS // 1_000_000_000)], SESSION)
-    again = make(table, blocks[0].ledger, is_uncertain=True)
-    column = again.sessions.connect(KEY, first=5, upto=7, spooled=False, now=at(1)).column
+    table = np.array([(KEY, 5, ALL, START_NS // 1_000_000_000)], SESSION)
+    again = make(table, blocks[0].ledger)
+    column = again.sessions.connect(KEY, first=5, upto=7, now=at(1)).column
     readings = epoch_7(make_block(GROUP, [(1, 0), (1, 1), (1, 2)]))
     block = again.receive(readings, Origin.of(column, 5, 3), at(1))[0]
     assert block.aside is not None
@@ -361,24 +346,13 @@ def test_a_copy_is_one_whatever_the_padding_of_its_record_holds() -> None:
     assert assembly.counts.duplicate == 1
 
 
-def test_that_nobody_knows_what_came_of_a_session_is_known_after_the_next_restart_too() -> None:
-    """The journal may have been taken again by then, and the sender connects only now."""
-    state = DurableState(np.array([(KEY, 5, 5, START_NS // 1_000_000_000)], SESSION))
-    blocks = make(state.sessions, is_uncertain=True).take_again(epoch_7(whole(GROUP, 1)), at(0))
-    rows = np.concatenate([block.ledger for block in blocks])
-    again = make(state.after(blocks).sessions, rows)
-    column = join(again, first=5).column
-    again.receive(epoch_7(make_block(GROUP, [(1, 0)])), Origin.of(column, 5, 1), at(1))
-    assert (again.counts.duplicate, again.counts.aside) == (0, {"doubtful": 1})
-
-
 def test_a_dead_letter_that_its_session_sends_again_is_a_double() -> None:
     """The session is settled only up to what was open when the daemon was killed."""
     table = np.array([(KEY, 5, 12, START_NS // 1_000_000_000)], SESSION)
     rows = make().receive(epoch_7(whole(GROUP, 1)), None, at(0))[0].ledger
     letters = epoch_7(make_block(GROUP, [(2, 3), (2, 1)]))
     assembly = make(table, rows, letters=letters)
-    column = assembly.sessions.connect(KEY, first=0, upto=12, spooled=False, now=at(1)).column
+    column = assembly.sessions.connect(KEY, first=0, upto=12, now=at(1)).column
     other = epoch_7(make_block(GROUP, [(2, 0), (2, 1)], when=lambda _: START_NS + 5))
     both = np.concatenate([letters, other]).astype(GROUP.record)
     (block,) = assembly.receive(both, Origin.of(column, 5, 4), at(1))
@@ -396,7 +370,7 @@ def test_a_dead_letter_that_came_without_its_time_is_known_when_it_comes_again()
     letters = np.concatenate([epoch_7(make_block(GROUP, [(2, 3), (2, 2)])), make_block(GROUP, [(2, 1)])])
     letters = letters.astype(GROUP.record)
     assembly = make(letters=letters)
-    column = assembly.sessions.connect(KEY, first=0, upto=5, spooled=False, now=at(1)).column
+    column = assembly.sessions.connect(KEY, first=0, upto=5, now=at(1)).column
     again = letters.copy()
     again["time_ns"] = [0, START_NS + 77, 0]
     assembly.receive(again, Origin.of(column, 0, 3), at(9))
@@ -407,17 +381,9 @@ def test_a_dead_letter_is_known_where_a_power_cut_took_what_its_session_knew() -
     """Journal and table were lost, the letters were not: a reading was stored, and a dead letter as well."""
     letters = epoch_7(make_block(GROUP, [(2, 3)]))
     assembly = make(letters=letters)
-    column = assembly.sessions.connect(KEY, first=0, upto=5, spooled=False, now=at(1)).column
+    column = assembly.sessions.connect(KEY, first=0, upto=5, now=at(1)).column
     assembly.receive(letters.copy(), Origin.of(column, 0, 1), at(1))
     assert (assembly.counts.duplicate, assembly.held) == (1, 0)
-
-
-def test_the_next_daemon_knows_of_sessions_in_doubt_that_did_not_come_back() -> None:
-    table = np.array([(KEY, 5, 5, START_NS // 1_000_000_000)], SESSION)
-    assembly = make(table, is_uncertain=True)
-    blocks = assembly.receive(epoch_7(whole(GROUP, 1, 2)), None, at(0))
-    assert state_of(blocks) == {KEY: (5, ALL)}
-    assert not len(assembly.receive(epoch_7(whole(GROUP, 3)), None, at(1))[0].sessions)
 
 
 def test_a_letter_is_found_among_many_and_nothing_else() -> None:
@@ -461,20 +427,10 @@ def test_what_was_taken_without_its_number_is_a_double_when_its_session_sends_it
     assert block.aside.reason.tolist() == [AsideReason.CONFLICT]
 
 
-def test_what_is_taken_again_and_set_aside_is_a_double_when_its_session_sends_it() -> None:
-    assembly = make(np.array([(KEY, 5, 5, START_NS // 1_000_000_000)], SESSION), is_uncertain=True)
-    assembly.receive(epoch_7(whole(GROUP, 1)), None, at(0))
-    ahead = epoch_7(make_block(GROUP, [(1000, 3)]))
-    with assembly.taking_again():
-        assembly.set_aside_again(Aside.of(ahead, 0, AsideReason.AHEAD), at(1))
-    assembly.receive(ahead, Origin.of(join(assembly).column, 5, 1), at(2))
-    assert (assembly.counts.duplicate, assembly.counts.aside, assembly.held) == (1, {"ahead": 1}, 0)
-
-
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_what_was_taken_again_and_is_held_is_a_double_once_it_is_set_aside(is_restarted: bool) -> None:
     """It may be let go only when nothing is taken again any more; its sender may send it later still."""
-    assembly = make(np.array([(KEY, 5, 5, START_NS // 1_000_000_000)], SESSION), is_uncertain=True)
+    assembly = make(np.array([(KEY, 5, ALL, START_NS // 1_000_000_000)], SESSION))
     assembly.receive(epoch_7(whole(GROUP, 1)), None, at(0))
     ahead = epoch_7(make_block(GROUP, [(1000, 3)]))
     assembly.take_again(ahead.copy(), at(1))
@@ -518,37 +474,6 @@ def test_an_older_reading_of_a_session_is_compared_with_what_the_database_has() 
     assert (assembly.counts.duplicate, assembly.counts.aside) == (0, {"older": 1, "doubtful": 1})
 
 
-def test_what_is_taken_again_is_compared_with_what_is_in_its_place() -> None:
-    assembly = make()
-    assembly.receive(epoch_7(whole(GROUP, 1)), None, at(0))
-    assembly.receive(epoch_7(make_block(GROUP, [(2, 0), (2, 1)])), None, at(0))
-    other = epoch_7(make_block(GROUP, [(1, 3), (2, 0)], when=lambda _: START_NS + 5))
-    same = epoch_7(make_block(GROUP, [(2, 1)]))
-    with assembly.taking_again():
-        assembly.take_again(join_blocks([other, same]), at(1))
-    assert (assembly.counts.duplicate, assembly.counts.aside) == (1, {"doubtful": 1, "conflict": 1})
-
-
-def test_a_session_that_only_the_journal_taken_again_knew_is_in_doubt_after_the_next_restart() -> None:
-    claimed = np.array([(KEY, 3, 5, START_NS // 1_000_000_000)], SESSION)
-    blocks = make(claimed=claimed, is_uncertain=True).take_again(epoch_7(whole(GROUP, 1)), at(0))
-    rows = np.concatenate([block.ledger for block in blocks])
-    again = make(DurableState().after(blocks).sessions, rows)
-    joined = join(again)
-    assert (joined.resume, joined.lost) == (0, 0)
-    again.receive(epoch_7(make_block(GROUP, [(1, 0)])), Origin.of(joined.column, 0, 1), at(1))
-    assert (again.counts.duplicate, again.counts.aside) == (0, {"doubtful": 1})
-
-
-def test_what_a_journal_calls_settled_is_not_lost_where_its_session_has_gone_on_already() -> None:
-    """The intake's log went through before the sender connected."""
-    claimed = np.array([(KEY, 5, 5, START_NS // 1_000_000_000)], SESSION)
-    assembly = make(claimed=claimed, is_uncertain=True)
-    sessions = assembly.sessions
-    assert (join(assembly).resume, sessions.connect(KEY, first=4, spooled=False, now=at(0)).lost) == (0, 0)
-    assert sessions.connect(KEY, first=8, spooled=False, now=at(0)).lost == 3
-
-
 def test_a_session_in_doubt_is_not_forgotten_however_old() -> None:
     table = np.array([(KEY, 0, 5, 1)], SESSION)
     assembly = make(table)
@@ -559,7 +484,7 @@ def test_a_session_in_doubt_is_not_forgotten_however_old() -> None:
 def test_what_a_sender_says_it_has_sent_is_in_doubt_though_its_session_is_unknown() -> None:
     assembly = make()
     assembly.receive(epoch_7(whole(GROUP, 1)), None, at(0))
-    column = assembly.sessions.connect(KEY, first=0, upto=1, spooled=False, now=at(0)).column
+    column = assembly.sessions.connect(KEY, first=0, upto=1, now=at(0)).column
     assembly.receive(epoch_7(make_block(GROUP, [(1, 0), (1, 1)])), Origin.of(column, 0, 2), at(1))
     assert (assembly.counts.duplicate, assembly.counts.aside) == (0, {"doubtful": 1, "conflict": 1})
 
@@ -581,10 +506,9 @@ def test_what_is_held_twice_becomes_one_dead_letter() -> None:
     """The second was held before the first became one."""
     assembly = make()
     ahead = epoch_7(make_block(GROUP, [(300, 0)]))
-    with assembly.taking_again():
-        assert assembly.take_again(ahead, at(0)) == assembly.take_again(ahead.copy(), at(0)) == []
-        near = epoch_7(make_block(GROUP, [(n, i) for n in range(1, 20) for i in range(1, 5)]))
-        closed = [*assembly.take_again(near, at(0)), *assembly.flush(at(1))]
+    assert assembly.take_again(ahead, at(0)) == assembly.take_again(ahead.copy(), at(0)) == []
+    near = epoch_7(make_block(GROUP, [(n, i) for n in range(1, 20) for i in range(1, 5)]))
+    closed = [*assembly.take_again(near, at(0)), *assembly.flush(at(1))]
     asides = [block.aside.readings for block in closed if block.aside is not None]
     assert join_blocks(asides)[["trigger", "instrument"]].tolist() == [(300, 0)]
     assert assembly.counts.duplicate == 1

@@ -122,7 +122,7 @@ async def test_a_batch_that_is_too_much_for_the_store_is_divided() -> None:
     settings = {"retry_first_ms": 1.0, "retry_most_ms": 4.0}
     async with logging_to_memory(GROUP, committer=settings) as logger:
         pipeline = logger.pipelines["bpm"]
-        column = pipeline.connect(spooled=False).column
+        column = pipeline.connect().column
         logger.store.__class__ = Slow
         logger.store.serving.clear()
         for trigger in range(1, 201):
@@ -200,7 +200,7 @@ def letters_in(folder: Path) -> DeadLetters:
 async def test_a_rejected_trigger_is_kept_on_disk_and_takes_no_other_with_it(tmp_path: Path) -> None:
     async with logging_to_memory(GROUP, folder=tmp_path) as logger:
         pipeline = logger.pipelines["bpm"]
-        column = pipeline.connect(spooled=False).column
+        column = pipeline.connect().column
         logger.store.serving.clear()
         logger.store.__class__ = Picky
         # A block of five triggers, and three of one.
@@ -670,7 +670,7 @@ async def test_what_is_compared_while_the_database_falls_back_is_compared_again(
             pipeline.receive(readings.copy())
             await eventually(lambda: pipeline.waiting.blocks == 0)
         logger.store.__class__ = FallsBack
-        origin = Origin.of(pipeline.connect(spooled=False, session=7).column, 0, 1)
+        origin = Origin.of(pipeline.connect(session=7).column, 0, 1)
         with pipeline._assembly.taking_again():
             pipeline.take_readings_again(block[5:6], origin, REAL.clock.now(), own=origin)
         await eventually(lambda: pipeline.waiting.blocks == 0)

@@ -339,7 +339,7 @@ async def test_what_a_daemon_without_a_journal_took_for_lost_is_stored(tmp_path:
         life.send(column, 0, records[:10])
         await life.acknowledged(column, 10)
     async with journaling(store, GROUP, tmp_path / "b", journal={"max_mib": 0}) as pipeline:
-        column = pipeline.connect(spooled=False, session=1, first=10).column
+        column = pipeline.connect(session=1, first=10).column
         pipeline.receive(records[10:15].copy(), Origin.of(column, 10, 5))
         await eventually(lambda: pipeline.figures().committed.triggers == 1)
     async with living(tmp_path / "a", store) as life:

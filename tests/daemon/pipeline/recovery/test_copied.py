@@ -23,7 +23,7 @@ def send(pipeline: Pipeline, column: int, *triggers: int) -> None:
 async def test_what_was_spooled_before_a_daemon_ran_from_a_copy_is_stored(tmp_path: Path) -> None:
     store, here, copied = MemoryStore({"bpm": GROUP}), tmp_path / "here", tmp_path / "copied"
     async with journaling(store, GROUP, here) as pipeline:
-        column = pipeline.connect(spooled=True, session=1).column
+        column = pipeline.connect(session=1).column
         send(pipeline, column, 1, 2)
         await eventually(lambda: not pipeline.waiting.blocks)
         copy_of(here, copied)
@@ -32,7 +32,7 @@ async def test_what_was_spooled_before_a_daemon_ran_from_a_copy_is_stored(tmp_pa
         await eventually(lambda: pipeline.acknowledged()[0][column] == 20)
     store.fail_with(None)
     async with journaling(store, GROUP, copied) as pipeline:
-        send(pipeline, pipeline.connect(spooled=True, session=1, first=20).column, *range(5, 10))
+        send(pipeline, pipeline.connect(session=1, first=20).column, *range(5, 10))
         await eventually(lambda: pipeline.figures().committed.triggers == 5)
     async with journaling(store, GROUP, here) as pipeline:
         await eventually(lambda: not pipeline.waiting.blocks)
@@ -44,7 +44,7 @@ async def test_over_many_starts_what_is_left_is_committed_as_it_stands(tmp_path:
     store = MemoryStore({"bpm": GROUP})
     for life in range(4):
         async with journaling(store, GROUP, tmp_path) as pipeline:
-            column = pipeline.connect(spooled=True, session=1, first=5 * life).column
+            column = pipeline.connect(session=1, first=5 * life).column
             if not life:
                 send(pipeline, column, 1)
                 await eventually(lambda p=pipeline: not p.waiting.blocks)

@@ -29,7 +29,7 @@ CONFIG = Config.model_validate({"groups": [{"name": "unused", "count": 1, "chann
 def three_blocks() -> list[ClosedBlock]:
     """Each with five readings of one session."""
     assembly = Assembly(GROUP, timeout_ns=1000, window=256, max_open=64, runs=Runs())
-    column = assembly.sessions.connect(KEY, first=0, spooled=True, now=NOW).column
+    column = assembly.sessions.connect(KEY, first=0, now=NOW).column
     blocks = []
     for k in range(3):
         readings = whole(GROUP, k + 1)
@@ -62,6 +62,6 @@ async def test_what_is_behind_a_hole_settles_nothing(tmp_path: Path, first: int,
     sessions = Sessions(
         Receipts(), recovered.state.sessions, recovered.stored.sessions, recovered.claimed, is_uncertain=True
     )
-    assert sessions.connect(KEY, first=first, spooled=True, now=NOW) == Joined(
+    assert sessions.connect(KEY, first=first, now=NOW) == Joined(
         column=0, resume=joined[0], lost=joined[1]
     )

@@ -43,13 +43,13 @@ async def two(store: MemoryStore, folder: Path, **sections: dict) -> AsyncIterat
     """A daemon that was cut off after two triggers, and one from a copy of its folder, with their ways and columns."""
     way, other_way = Way(store), Way(store)
     async with journaling(way, GROUP, folder / "here", **sections) as here:
-        column = here.connect(spooled=False, session=1).column
+        column = here.connect(session=1).column
         await send(here, column, 0, 1, 2)
         if (folder / "here").exists():
             copy_of(folder / "here", folder / "copied")
         way.is_cut = True
         async with journaling(other_way, GROUP, folder / "copied", **sections) as there:
-            yield (here, way, column), (there, other_way, there.connect(spooled=False, session=2).column)
+            yield (here, way, column), (there, other_way, there.connect(session=2).column)
 
 
 async def send(pipeline: Pipeline, column: int, first: int, *triggers: int, is_cut: bool = False) -> None:
@@ -99,11 +99,11 @@ async def test_without_a_journal_a_database_that_was_put_back_is_gone_on_with(tm
     """To where an earlier process left it: what is lost is counted, and what comes is stored."""
     store = MemoryStore({"bpm": GROUP})
     async with journaling(store, GROUP, tmp_path, journal=NO_JOURNAL) as pipeline:
-        await send(pipeline, pipeline.connect(spooled=False, session=1).column, 0, 1, 2)
+        await send(pipeline, pipeline.connect(session=1).column, 0, 1, 2)
     position = store._groups["bpm"].positions.copy()
     ledger, readings = store._groups["bpm"].ledger.copy(), list(store._groups["bpm"].readings)
     async with journaling(store, GROUP, tmp_path, journal=NO_JOURNAL) as pipeline:
-        column = pipeline.connect(spooled=False, session=2).column
+        column = pipeline.connect(session=2).column
         await send(pipeline, column, 0, 3)
         kept = store._groups["bpm"]
         kept.positions, kept.ledger, kept.readings = position, ledger, readings
