@@ -26,7 +26,7 @@ class Watched:
     def put(self, *numbers: int) -> None:
         for number in numbers:
             made = record(number)
-            assert self.keeper.put(made.received_ns, made.runs, made.readings) == number
+            assert self.keeper.put(made.received_ns, made.runs, made.readings, at_once=True) == number
 
     async def until(self, holds: Callable[[IntakeState], bool]) -> None:
         async with asyncio.timeout(WITHIN_S):
@@ -83,3 +83,29 @@ async def test_what_is_trimmed_is_gone_from_the_disk(tmp_path: Path) -> None:
         watched.keeper.trim(3)
         await watched.until(lambda state: state.gone == 3)
     assert Opened(tmp_path).found.readings == 0
+
+
+async def test_what_was_read_is_read_again_from_the_first_that_is_there(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as watched:
+        watched.put(*range(1, 10))
+        await watched.until(lambda state: state.synced == 9)
+        assert triggers(await watched.keeper.read(ALL)) == list(range(1, 10))
+        assert await watched.keeper.read(ALL) == []
+        await watched.keeper.read_again()
+        watched.put(10)
+        await watched.until(lambda state: state.synced == 10)
+        assert triggers(await watched.keeper.read(ALL)) == list(range(1, 11))
+
+
+async def test_what_is_retained_ends_with_reading_again(tmp_path: Path) -> None:
+    async with keeping(tmp_path) as watched:
+        watched.keeper.retain()
+        watched.put(1, 2)
+        await watched.until(lambda state: state.synced == 2)
+        assert watched.keeper.first_waiting == 1
+        await watched.keeper.read_again()
+        watched.put(3)
+        await watched.until(lambda state: state.synced == 3)
+        await asyncio.sleep(0)
+        assert watched.keeper.first_waiting == 4
+        assert triggers(await watched.keeper.read(ALL)) == [1, 2, 3]

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from daemon.pipeline.intake_log import IntakeKeeper, IntakeLog, IntakeState
 from daemon.pipeline.intake_log.format import encode
-from daemon.pipeline.intake_log.keeper import WAITING_MOST
+from daemon.pipeline.intake_log.keeper import LAZY_S, WAITING_MOST, WRITTEN_FROM
 from daemon.pipeline.journal.beside import AGAIN_S
 from tests.daemon.pipeline.intake_log.test_log import ALL, GROUP, ON_DISK, ROOMY, Opened, record, triggers
 from tests.support.disks import ByHand, FaultyDisk, StoppedClock, faulty
 
 BAD = OSError(errno.EIO, "input/output error")
+MOMENT_S = 0.001
 READ_ONLY = {name: OSError(errno.EROFS, "read-only file system") for name in ("create", "append", "sync", "remove")}
 
 
@@ -33,10 +34,10 @@ class Kept:
         self.keeper = IntakeKeeper(self.log, self.states.append)
         self.keeper.start()
 
-    def put(self, count: int = 1) -> None:
+    def put(self, count: int = 1, *, at_once: bool = True) -> None:
         for _ in range(count):
             made = record(self.keeper.next)
-            self.keeper.put(made.received_ns, made.runs, made.readings)
+            self.keeper.put(made.received_ns, made.runs, made.readings, at_once=at_once)
 
     async def step(self, after_s: float = 0.0) -> float:
         self.clock.move(after_s)
@@ -120,8 +121,68 @@ async def test_what_is_trimmed_before_it_is_written_is_not_written(tmp_path: Pat
     assert triggers(Opened(tmp_path).read(ALL)) == [3]
 
 
+async def test_nothing_is_written_while_the_database_keeps_up(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    for _ in range(1000):
+        kept.put(2, at_once=False)
+        await kept.step(LAZY_S / 4)
+        kept.keeper.trim(kept.keeper.next - 2)  # all but the newest is committed by then
+    assert kept.disk.calls["append"] == kept.disk.calls["create"] == 0
+    assert kept.keeper.first_waiting >= kept.keeper.next - 1
+
+
+async def test_what_stays_is_written_after_a_while(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.put(3, at_once=False)
+    waited_s = 0.0
+    while kept.keeper.state.synced < 3:
+        assert waited_s <= 2 * LAZY_S + MOMENT_S
+        rest_s = await kept.step() + MOMENT_S
+        waited_s += rest_s
+        await kept.step(rest_s)
+    assert waited_s >= LAZY_S
+    assert kept.disk.calls["sync"] == 1
+    assert triggers(Opened(tmp_path).read(ALL)) == [1, 2, 3]
+
+
+async def test_the_young_are_not_written_with_the_old(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    for synced in (0, 0, 1, 2):
+        await kept.step(LAZY_S + MOMENT_S)
+        assert kept.keeper.state.synced == synced
+        kept.put(at_once=False)
+
+
+async def test_what_somebody_waits_for_is_written_at_once_with_what_came_before(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept.put(2, at_once=False)
+    kept.put()
+    kept.put(at_once=False)
+    await kept.step()
+    assert kept.keeper.state.synced == 3
+    assert kept.disk.calls["sync"] == 1
+
+
+async def test_who_waits_wakes_it_and_others_only_while_it_sleeps(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    await kept.step()
+    before = kept.workers.woken
+    kept.put(100, at_once=False)
+    assert kept.workers.woken == before + 1
+    kept.put()
+    assert kept.workers.woken == before + 2
+
+
+async def test_much_in_memory_is_written_however_young(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, segment_bytes=2**20)
+    kept.put(WRITTEN_FROM // record(1).nbytes + 1, at_once=False)
+    await kept.step()
+    assert kept.keeper.state.synced == kept.keeper.next - 1
+
+
 STEP = st.one_of(
     st.tuples(st.just("put"), st.integers(1, 5)),
+    st.tuples(st.just("put later"), st.integers(1, 5)),
     st.tuples(st.just("step"), st.sampled_from([0.0, 0.5, 6.0])),
     st.tuples(st.just("fail"), st.sets(st.sampled_from(["create", "append", "sync", "sync_folder", "remove"]))),
     st.tuples(st.just("trim"), st.integers(0, 10)),
@@ -142,6 +203,8 @@ async def test_what_is_told_holds_after_a_power_cut(
     for name, argument in steps:
         if name == "put":
             kept.put(argument)
+        elif name == "put later":
+            kept.put(argument, at_once=False)
         elif name == "fail":
             kept.disk.failing = dict.fromkeys(argument, BAD)
         elif name == "trim":
