@@ -65,6 +65,36 @@ def test_what_was_appended_is_read_once_and_found_by_the_next(tmp_path: Path) ->
     assert readings_in(tmp_path, REAL.disk) == 4
 
 
+def test_reading_begins_again_with_the_first_record_that_is_there(tmp_path: Path) -> None:
+    clock = StoppedClock()
+    log = Opened(tmp_path, FaultyDisk(), clock)
+    put(log, 1, 2)
+    clock.move(6.0)
+    put(log, 3)
+    assert triggers(log.read(2 * record(1).nbytes)) == [1, 2]
+    log.read_again()
+    assert triggers(log.read(ALL)) == [1, 2, 3]
+    log.trim(2)
+    log.read_again()
+    put(log, 4)
+    assert triggers(log.read(ALL)) == [3, 4]
+    log.trim(4)
+    log.read_again()
+    put(log, 5)
+    assert triggers(log.read(ALL)) == [5]
+
+
+def test_each_start_has_another_id_and_knows_those_before(tmp_path: Path) -> None:
+    """What the database has at a position of another id was written from another folder."""
+    first, second, other = Opened(tmp_path / "a"), Opened(tmp_path / "a"), Opened(tmp_path / "b")
+    assert len({first.id, second.id, other.id}) == 3
+    assert first.id not in first.former
+    assert first.id in second.former
+    assert second.id not in second.former
+    assert first.id not in other.former
+    assert Opened(tmp_path / "a").former >= {first.id, second.id}
+
+
 def test_a_read_is_about_as_large_as_asked_for(tmp_path: Path) -> None:
     log = Opened(tmp_path)
     put(log, *range(1, 10))

@@ -17,10 +17,39 @@ from daemon.pipeline.journal.format import (
     segment_head,
 )
 from schemas.batch import Aside, ClosedBlock
-from schemas.readings import words
+from schemas.readings import InstrumentGroup, words
 from schemas.sessions import SESSION
-from tests.daemon.pipeline.journal.test_journal import GROUP, block_of, same
-from tests.support.batches import readings_of
+from tests.support.batches import batch_of, group_of, readings_of, with_late
+
+GROUP = group_of(size=5, dtypes=("float64", "int8"))
+
+
+def block_of(number: int, group: InstrumentGroup = GROUP, triggers: int = 3) -> ClosedBlock:
+    """A block with missing readings, late ones and revised rows, told by its number."""
+    rng = np.random.default_rng(number)
+    readings = readings_of(group, number * 100 + np.arange(triggers), number * 10**9 + np.arange(triggers), rng)
+    present = rng.random(readings.shape) < (1.0 if number % 3 == 0 else 0.7)
+    present[:, 0] = True
+    words(readings)[~present] = 0  # what is missing is not kept
+    if number % 2 or not triggers:
+        return batch_of(group, 1, readings, present=present)
+    plain = batch_of(group, 1, readings, present=np.ones_like(present))
+    late = readings[:1, 1]
+    revised = np.array([with_late(plain.ledger[0], late, present[0])])
+    return batch_of(group, 1, readings, present=present, late=late, late_of=np.array([0]), revised=revised)
+
+
+def same(one: ClosedBlock, other: ClosedBlock) -> bool:
+    mine, theirs = one.parts, other.parts
+    assert (one.aside is None) == (other.aside is None)
+    if one.aside is not None and other.aside is not None:
+        mine |= {f"aside {name}": part for name, part in vars(one.aside).items()}
+        theirs |= {f"aside {name}": part for name, part in vars(other.aside).items()}
+    return all(
+        mine[name].shape == theirs[name].shape and mine[name].tobytes() == theirs[name].tobytes()
+        for name in mine
+        if isinstance(mine[name], np.ndarray)
+    )
 
 
 @st.composite

@@ -62,6 +62,4 @@ async def test_what_is_behind_a_hole_settles_nothing(tmp_path: Path, first: int,
     sessions = Sessions(
         Receipts(), recovered.state.sessions, recovered.stored.sessions, recovered.claimed, is_uncertain=True
     )
-    assert sessions.connect(KEY, first=first, now=NOW) == Joined(
-        column=0, resume=joined[0], lost=joined[1]
-    )
+    assert sessions.connect(KEY, first=first, now=NOW) == Joined(column=0, resume=joined[0], lost=joined[1])
