@@ -10,14 +10,12 @@ import pytest
 from backends.base import BatchRejected, StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.core.monitoring.events import Events
-from daemon.core.outside import Outside
-from daemon.pipeline.journal import Acknowledged
-from daemon.pipeline.journal.acknowledged import NOWHERE, read_acknowledged, readings_behind
+from daemon.pipeline.journal.acknowledged import read_acknowledged
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import ask_store, recover_group
-from schemas.batch import Batch, JournalPosition, Stream
+from schemas.batch import Batch, Stream
 from schemas.config import Config
-from tests.support.disks import REAL, FaultyDisk
+from tests.support.disks import REAL
 from tests.support.pipelines import eventually, journaling
 from tests.support.readings import make_group, whole
 
