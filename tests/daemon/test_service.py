@@ -13,7 +13,6 @@ import httpx
 import numpy as np
 import pytest
 
-from backends.ending import done_before
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from daemon.client.sender import Sender
 from daemon.core.monitoring.event_log import read_events
@@ -207,7 +206,7 @@ async def test_a_server_that_keeps_less_than_is_asked_is_told_at_the_start_and_w
 
 @pytest.mark.slow
 async def test_a_database_that_hangs_makes_senders_wait_and_memory_stay(tmp_path: Path, state_dir: Path) -> None:
-    triggers = 60_000
+    triggers = 150_000
     async with own_server(state_dir) as (server, dsn):
         with configured(tmp_path, dsn) as file, running("run", str(file)) as run:
             daemon = await asyncio.to_thread(Daemon, run)
@@ -329,42 +328,50 @@ async def test_two_daemons_do_not_share_a_state_folder_or_a_port(
         assert [text for text in events if text.startswith(f"the daemon ends: {said}")] == [events[-1]]
 
 
-async def test_the_end_does_not_wait_for_a_log_that_cannot_go_on() -> None:
+class Group:
+    """Follows a log whose reading takes until `caught_up`."""
+
+    def __init__(self) -> None:
+        self.began, self.caught_up = asyncio.Event(), asyncio.Event()
+
+    async def run(self) -> None:
+        self.began.set()
+        await self.caught_up.wait()
+
+
+def data_path(monkeypatch: pytest.MonkeyPatch, **groups: Group) -> DataPath:
+    async def make_pipelines(*_: object) -> bool:
+        return True
+
+    path = DataPath.__new__(DataPath)
+    path.intakes, path._following, path._committing = {}, groups, []
+    monkeypatch.setattr(path, "_make_pipelines", make_pipelines)
+    return path
+
+
+def going_on(path: DataPath, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> asyncio.Task[bool]:
+    return tasks.create_task(path.go_on({}, tasks, stop, availability_changed=lambda: None, made=lambda: None))
+
+
+async def test_the_end_does_not_wait_for_a_log_that_cannot_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """With its disk, or the database, away again a daemon could not be stopped."""
-
-    class Stuck:
-        async def catch_up(self, pipeline: object, announced: object) -> None:
-            await asyncio.Event().wait()
-
-    path = DataPath.__new__(DataPath)
-    path._announced = None
-    path.intakes, path.pipelines = {"bpm": Stuck()}, {"bpm": None}
-    stop = asyncio.Event()
-    catching_up = asyncio.create_task(done_before(stop, path._catch_up()))
-    await asyncio.sleep(0)
-    stop.set()
-    assert await asyncio.wait_for(catching_up, 20) is None
+    stuck, stop = Group(), asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        going = going_on(data_path(monkeypatch, bpm=stuck), tasks, stop)
+        await stuck.began.wait()
+        stop.set()
+        assert await asyncio.wait_for(going, 20) is False
+        stuck.caught_up.set()
 
 
-async def test_a_log_that_cannot_go_on_keeps_no_other_group_waiting() -> None:
+async def test_a_log_that_cannot_go_on_keeps_no_other_group_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table of one group was locked, and what came of the others was neither committed nor acknowledged."""
-    free, through = asyncio.Event(), asyncio.Event()
-
-    class Blocked:
-        async def catch_up(self, pipeline: object, announced: object) -> None:
-            await free.wait()
-
-    class Healthy:
-        async def catch_up(self, pipeline: object, announced: object) -> None:
-            through.set()
-
-    path = DataPath.__new__(DataPath)
-    path._announced = None
-    path.intakes, path.pipelines = {"bpm": Blocked(), "toroid": Healthy()}, {"bpm": None, "toroid": None}
-    catching_up = asyncio.create_task(path._catch_up())
-    try:
-        await asyncio.wait_for(through.wait(), 20)
-        assert not catching_up.done()
-    finally:
-        free.set()
-        await catching_up
+    blocked, healthy = Group(), Group()
+    async with asyncio.TaskGroup() as tasks:
+        going = going_on(data_path(monkeypatch, bpm=blocked, toroid=healthy), tasks, asyncio.Event())
+        await asyncio.wait_for(healthy.began.wait(), 20)
+        healthy.caught_up.set()
+        await asyncio.sleep(0)
+        assert not going.done()
+        blocked.caught_up.set()
+        assert await going

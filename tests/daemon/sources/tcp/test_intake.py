@@ -16,7 +16,12 @@ ON_BOTH_LOOPS = True
 
 def logger_of(life: Life) -> Logger:
     return Logger(
-        pipelines={}, intakes={"bpm": life.intake}, store=new_store(), events=life.events, announced=life.announced
+        pipelines={},
+        intakes={"bpm": life.intake},
+        following={},
+        store=new_store(),
+        events=life.events,
+        announced=life.announced,
     )
 
 
