@@ -179,11 +179,11 @@ async def test_the_account_goes_on_in_a_new_folder(tmp_path: Path) -> None:
 
 async def test_the_block_of_another_journal_is_another_block(tmp_path: Path) -> None:
     letters = DeadLetters(tmp_path / "bpm", GROUP, REAL)
-    letters.open(position=JournalPosition(sequence=3, journal=7))
+    letters.open(journal=7)
     await keep(letters, 5, block_of(1, 1))
-    assert opened(tmp_path, position=JournalPosition(sequence=3, journal=7)).of_block(5) == {(1, 1)}
+    assert letters.of_block(5) == {(1, 1)}
     other = DeadLetters(tmp_path / "bpm", GROUP, REAL)
-    other.open(position=JournalPosition(sequence=3, journal=7), journal=8)
+    other.open(journal=8)
     assert other.of_block(5) == set()
     assert not other.concerns(5, block_of(1, 1))
     assert other.concerns(6, late_of(block_of(1, 1), 0))

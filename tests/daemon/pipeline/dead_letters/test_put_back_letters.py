@@ -71,7 +71,7 @@ async def start(
     """The dead letters as the daemon opens them."""
     config = configured(journal=NO_JOURNAL)
     in_store = await ask_store(store, group, config)
-    found = await recover_group(in_store, group, config, folder, Events(), outside=faulty(disk))
+    found = await recover_group(in_store, group, config, folder, Events(), outside=faulty(disk), log=None)
     assert found.lost == found.dead_letters.lost
     return found.dead_letters
 
