@@ -178,6 +178,7 @@ class Logged:
     def __init__(self, intake: Intake, pipeline: Pipeline, following: Following, events: Events) -> None:
         self.intake, self.pipeline, self.following, self.events = intake, pipeline, following, events
         self._columns: list[int] = []
+        self._next: list[int] = []
         intake.subscribe(Subscriber(moved=self._move))
 
     def __getattr__(self, name: str) -> Any:
@@ -189,6 +190,7 @@ class Logged:
         """See `Intake.connect`."""
         joined = self.intake.connect(ack=ack, session=session, first=first, upto=upto)
         self._columns.append(joined.column)
+        self._next.append(joined.resume)
         return replace(joined, column=len(self._columns) - 1)
 
     def receive(self, block: Array, origin: Origin | None = None) -> None:
@@ -197,6 +199,11 @@ class Logged:
             column = np.array([self._columns[k] for k in origin.column.tolist()], np.int32)
             origin = Origin(column, origin.sequence)
         self.intake.receive(block, origin)
+
+    def send(self, column: int, block: Array) -> None:
+        """Send readings on a connection, numbered from where its session went on."""
+        first, self._next[column] = self._next[column], self._next[column] + len(block)
+        self.receive(block, Origin.of(column, first, len(block)))
 
     def acknowledged(self) -> tuple[Array, Array]:
         """See `Intake.acknowledged`; by the columns that `connect` gave."""

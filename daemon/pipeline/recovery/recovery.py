@@ -7,15 +7,17 @@ from pathlib import Path
 import numpy as np
 
 from daemon.core.monitoring.events import Events
-from daemon.core.outcome import CommandFailed
-from daemon.core.outside import Outside
+from daemon.core.outcome import CommandFailed, reason_of
+from daemon.core.outside import Disk, Outside
 from daemon.pipeline.assembly import Runs
 from daemon.pipeline.closed_blocks import readings_of
 from daemon.pipeline.dead_letters import DeadLetters, Found, folder_of
 from daemon.pipeline.dead_letters.at_start import read_last, read_newest
 from daemon.pipeline.durable_state import DurableState, may_have
-from daemon.pipeline.intake_log import IntakeLog
+from daemon.pipeline.intake_log import IntakeLog, readings_in
+from daemon.pipeline.intake_log import folder_of as log_folder_of
 from daemon.pipeline.journal.acknowledged import readings_behind
+from daemon.pipeline.journal.identity import read_ids
 from daemon.pipeline.recovery.earlier_version import refuse_earlier_version
 from daemon.pipeline.recovery.history import heard_last, history_of
 from daemon.pipeline.recovery.in_store import InStore
@@ -99,9 +101,12 @@ async def recover_group(
     log: open; None where none is kept. in_log: readings that it holds.
 
     Raises:
-        CommandFailed: the dead letters cannot be used, or an earlier version left something that this one cannot read.
+        CommandFailed: the dead letters cannot be used, an earlier version left something that this one cannot read, or
+            no log is kept, and the one before holds something.
     """
     await outside.workers.call(refuse_earlier_version, state_dir, group.name, outside.disk)
+    if log is None:
+        await outside.workers.call(_refuse_turned_off, in_store, log_folder_of(state_dir, group.name), outside.disk)
     dead_letters = DeadLetters(folder_of(state_dir, group.name), group, outside)
     own_id = outside.rng.getrandbits(63) or 1 if log is None else log.id
 
@@ -149,6 +154,23 @@ def recall(in_store: InStore, group: InstrumentGroup, config: Config, dead_lette
         state=in_store.state,
         letters=join([np.empty(0, group.record), *letters]),
     )
+
+
+def _refuse_turned_off(in_store: InStore, folder: Path, disk: Disk) -> None:
+    """See that the log of a group that keeps none any more holds nothing that the database lacks; nobody reads it."""
+    sessions = in_store.state.sessions
+    try:
+        id_and_next = read_ids(folder, disk)
+        is_ours = in_store.position.journal in (*id_and_next[:1], *id_and_next[2:])
+        settled = dict(zip(sessions["session"].tolist(), sessions["settled"].tolist(), strict=True))
+        left = readings_in(folder, disk, settled if is_ours else None)
+    except OSError as error:
+        raise CommandFailed(f"{folder} cannot be read: {reason_of(error)}") from None
+    if left:
+        raise CommandFailed(
+            f"{folder} holds {left:,} readings, and journal.max_mib is 0: give it a value above 0 and run the daemon"
+            " until all is committed, and stop it before the journal is turned off; or move the folder away"
+        )
 
 
 def _lacking(in_store: InStore, log: IntakeLog) -> int:

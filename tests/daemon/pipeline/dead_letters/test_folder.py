@@ -215,7 +215,8 @@ async def test_times_are_read_some_at_once_and_of_what_is_moved_and_comes_meanwh
 
     workers = Interrupted(go_on)
     letters = DeadLetters(tmp_path / "bpm", GROUP, dataclasses.replace(REAL, workers=workers))
-    letters.open(journal=JOURNAL)
+    letters.open(journal=JOURNAL + 1)
+    letters.passed(0)
     times = await letters.times()
     assert sorted(times.tolist()) == [block.ledger["time_ns"][0] for _, block in blocks[1:]]
     assert len(list((tmp_path / "bpm").glob("*.dead"))) == 5
