@@ -37,6 +37,9 @@ from schemas.readings import Array, InstrumentGroup
 from schemas.sessions import is_private
 from schemas.wire import Ack, ErrorCode, ProtocolError
 
+LOOK_EVERY_NS = 50_000_000
+"""What the database has is let go of so often: each time all sessions are looked at."""
+
 
 class Intake:
     """One group's way in, from the start of the daemon on.
@@ -89,6 +92,7 @@ class Intake:
         self._subscribers: list[Subscriber] = []
         self.early = EarlyLosses(group.name, events)
         self._is_full = False
+        self._looked_ns = 0
         self._problem: str | None = None
 
     def start(self) -> None:
@@ -235,9 +239,9 @@ class Intake:
             self._columns.note(joined.column, 0, ack)
             return joined
         stream = self._streams.by_session.get(key)
-        if stream is None or stream.next != joined.resume:
+        if stream is None or self._streams.next[key] != joined.resume:
             before = 0 if joined.resume == first else joined.resume
-            stream = self._streams.by_session[key] = Stream(before, joined.resume, joined.resume, joined.resume)
+            self._streams.begin(key, Stream(before, joined.resume, joined.resume), joined.resume)
         self._let_keep(self._pipeline, joined.column, key, ack)
         self._put_run(key, first, RunKind.JOINED)
         return joined
@@ -253,7 +257,7 @@ class Intake:
         if self._pipeline is not None:
             known = self._pipeline.known(session)
         elif session in self._streams.by_session:
-            known = self._streams.by_session[session].next
+            known = self._streams.next[session]
         else:
             known = 0
         if upto < known:
@@ -272,7 +276,7 @@ class Intake:
             if is_private(key):
                 self._streams.leave_private(key)
             else:
-                self._streams.by_session.pop(key, None)
+                self._streams.forget_session(key)
         self._columns.forget(column)
         if self._pipeline is not None:
             self._pipeline.disconnect(column, ended=is_over)
@@ -301,8 +305,8 @@ class Intake:
                 " when it is there",
             )
         stream = self._streams.by_session.get(key)
-        if stream is None or not stream.first <= first <= stream.next:
-            stream = self._streams.by_session[key] = Stream(0, first, first, first)
+        if stream is None or not stream.first <= first <= self._streams.next[key]:
+            stream = self._streams.begin(key, Stream(0, first, first), first)
         column = self._columns.free()
         self._columns.note(column, key, ack)
         self._done = np.pad(self._done, (0, max(0, len(self._columns.keys) - 1 - len(self._done))))
@@ -310,7 +314,7 @@ class Intake:
         if upto is not None:
             self._put_run(key, upto, RunKind.SENT)
         self._put_run(key, first, RunKind.JOINED)
-        return Joined(column=column, resume=stream.next)
+        return Joined(column=column, resume=self._streams.next[key])
 
     # --- the log ------------------------------------------------------------------------------------------------
 
@@ -400,11 +404,11 @@ class Intake:
         self._columns = Columns(nobody=0)
         for column, ack in before.acks.items():
             key = int(before.keys[column])
-            stream = self._streams.by_session[key]
+            stream, following = self._streams.by_session[key], self._streams.next[key]
             replay.columns.pop(key, None)
-            joined = pipeline.connect(session=key, first=stream.next)
+            joined = pipeline.connect(session=key, first=following)
             columns[column] = joined.column
-            if joined.resume > stream.next:
+            if joined.resume > following:
                 # What lies between came in an earlier process, which may not have synced it; its copy is not kept.
                 self._columns.settled_upto[joined.column] = stream.before = joined.resume
             self._let_keep(pipeline, joined.column, key, ack)
@@ -465,7 +469,10 @@ class Intake:
             subscriber.moved(columns)
 
     def _pipeline_settled(self) -> None:
-        self.look()
+        now_ns = self._now().monotonic_ns
+        if now_ns >= self._looked_ns + LOOK_EVERY_NS:
+            self._looked_ns = now_ns
+            self.look()
         self._settled()
 
     @property

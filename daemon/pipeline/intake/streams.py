@@ -2,7 +2,7 @@
 
 import random
 from collections import deque
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from schemas.sessions import PRIVATE
 
 @dataclass(slots=True)
 class Stream:
-    """What the log has of a session from this process: all from `first` on, whose end is `next`.
+    """What the log has of a session from this process: all from `first` on; `Streams.next` has its end.
 
     before: all below it is safe without the log when it is acknowledged; 0 where it is safe in any case.
     synced: what is on the disk ends there.
@@ -22,19 +22,20 @@ class Stream:
 
     before: int
     first: int
-    next: int
     synced: int
 
 
 class Streams:
     """The streams by session, as records are put into the log, synced, and let go of.
 
-    nobody: the key of the readings for which nobody waits.
+    next: by session the number behind its last reading in the log. nobody: the key of the readings for which nobody
+    waits.
     """
 
     def __init__(self, stretches: Stretches, rng: random.Random) -> None:
         self.by_session: dict[int, Stream] = {}
-        self.unsynced: deque[tuple[int, int, list[tuple[int, int]]]] = deque()  # number, readings, what moved
+        self.next: dict[int, int] = {}
+        self.unsynced: deque[tuple[int, int, Array]] = deque()  # number, readings, RUN
         self.unsynced_readings = 0
         self._stretches = stretches
         self._rng = rng
@@ -54,7 +55,7 @@ class Streams:
         if not self._left:
             return self.private(), 0
         key = self._left.pop()
-        return key, self.by_session[key].next
+        return key, self.next[key]
 
     def leave_private(self, key: int) -> None:
         """The connection of a private session is gone."""
@@ -64,7 +65,7 @@ class Streams:
         """Let go of the private sessions of which the log holds nothing more: assembly forgets them, too."""
         for key in [key for key in self._left if key not in self._stretches]:
             self._left.remove(key)
-            self.by_session.pop(key, None)
+            self.forget_session(key)
 
     def number_nobody(self, sequence: Array, is_nobody: Array) -> Array:
         """The sequence with numbers for those readings for which nobody waits; is_nobody: bool, shape (n,)."""
@@ -86,23 +87,20 @@ class Streams:
 
     def put(self, number: int, runs: Array) -> None:
         """A record with these runs is put into the log."""
-        moved = []
-        for key, first, count, kind in runs.tolist():
-            stream = self.by_session.get(key)
-            if stream is not None and kind == RunKind.READINGS:
-                stream.next = first + count
-                moved.append((key, first + count))
         readings = int(runs["count"].sum())
-        self.unsynced.append((number, readings, moved))
+        if readings:
+            self.next.update(ends_of(runs))
+        self.unsynced.append((number, readings, runs))
         self.unsynced_readings += readings
 
     def sync(self, number: int) -> set[int]:
         """The records up to this one are on the disk; return the sessions of which they have something."""
         moved: set[int] = set()
-        for key, upto in self._leave(number):
-            if key in self.by_session:
-                self.by_session[key].synced = upto
-                moved.add(key)
+        for runs in self._leave(number):
+            for key, upto in ends_of(runs):
+                if key in self.by_session:
+                    self.by_session[key].synced = upto
+                    moved.add(key)
         return moved
 
     def forget(self, number: int, wanted: Container[int]) -> None:
@@ -112,13 +110,29 @@ class Streams:
         """
         self._leave(number)
         for key in [key for key in self.by_session if key not in self._stretches and key not in wanted]:
-            del self.by_session[key]
+            self.forget_session(key)
 
-    def _leave(self, number: int) -> list[tuple[int, int]]:
-        """Let go of the records up to this number; return which sessions they moved, and up to where."""
+    def begin(self, key: int, stream: Stream, following: int) -> Stream:
+        """Take up a session, whose next reading has this number."""
+        self.by_session[key], self.next[key] = stream, following
+        return stream
+
+    def forget_session(self, key: int) -> None:
+        """Know nothing of a session any more."""
+        self.by_session.pop(key, None)
+        self.next.pop(key, None)
+
+    def _leave(self, number: int) -> list[Array]:
+        """Let go of the records up to this number; return their runs."""
         left = []
         while self.unsynced and self.unsynced[0][0] <= number:
-            _, readings, moved = self.unsynced.popleft()
+            _, readings, runs = self.unsynced.popleft()
             self.unsynced_readings -= readings
-            left += moved
+            left.append(runs)
         return left
+
+
+def ends_of(runs: Array) -> Iterator[tuple[int, int]]:
+    """Of the runs of readings, RUN, the session of each and the number behind its last one."""
+    of_readings = runs[runs["kind"] == RunKind.READINGS]
+    return zip(of_readings["session"].tolist(), (of_readings["first"] + of_readings["count"]).tolist(), strict=True)

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+
 from daemon.pipeline.intake_log.format import RunKind
 from schemas.readings import Array
 from schemas.sessions import is_private
@@ -106,8 +108,19 @@ class Stretches:
     def add(self, number: int, runs: Array, now_s: float) -> None:
         """Note a record: RUN, shape (r,)."""
         stretch = self._newest(self._came, number, now_s)
-        for session, first, count, kind in runs.tolist():
-            self._note(stretch, session, first + count if kind == RunKind.READINGS else 0)
+        is_of_readings = runs["kind"] == RunKind.READINGS
+        sessions = runs["session"].tolist()
+        for session in sessions:
+            if session not in stretch.upto:
+                self._pin(session)
+                stretch.upto[session] = 0
+        # The numbers of a session ascend.
+        ends = np.where(is_of_readings, runs["first"] + runs["count"], 0).tolist()
+        if is_of_readings.all():
+            stretch.upto.update(zip(sessions, ends, strict=True))
+        else:
+            for session, end in zip(sessions, ends, strict=True):
+                stretch.upto[session] = max(stretch.upto[session], end)
 
     def _newest(self, stretches: deque[_Stretch], number: int, now_s: float) -> _Stretch:
         newest = stretches[-1] if stretches else None

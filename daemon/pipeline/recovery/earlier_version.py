@@ -24,7 +24,7 @@ def refuse_earlier_version(state_dir: Path, group: str, disk: Disk) -> None:
     try:
         left = readings_left(folder, disk)
     except OSError as error:
-        raise CommandFailed(f"{folder} cannot be read: {reason_of(error)}") from None
+        raise CommandFailed(f"{folder} cannot be used: {reason_of(error)}") from None
     if left:
         raise CommandFailed(
             f"{folder} holds {left:,} readings that an earlier version of triggerlog had not committed, and this one"

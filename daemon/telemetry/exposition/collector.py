@@ -278,7 +278,11 @@ def _gauges(status: Status) -> Iterator[Metric]:
 
 
 def _intakes(status: Status) -> Iterator[Metric]:
-    nbytes = GaugeMetricFamily("triggerlog_intake_log_bytes", "Disk held by the journal, before the database has answered too.", labels=["group"])
+    nbytes = GaugeMetricFamily(
+        "triggerlog_intake_log_bytes",
+        "Disk held by the journal, before the database has answered too.",
+        labels=["group"],
+    )
     waiting = GaugeMetricFamily(
         "triggerlog_intake_waiting_readings",
         "Readings received since the start, until the database answers for the first time.",
