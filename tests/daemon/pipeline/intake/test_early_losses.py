@@ -41,7 +41,7 @@ async def test_what_is_not_on_the_disk_yet_is_told_of_what_waits(tmp_path: Path)
         await eventually(lambda: not intake.unsynced)
         disk.failing["append"] = FULL
         intake.receive(whole(GROUP, 2, 3))
-        await eventually(lambda: intake.log_state.problem is not None)
+        await eventually(lambda: intake.state.problem is not None)
         assert (intake.waiting, intake.unsynced) == (3 * GROUP.size, 2 * GROUP.size)
         disk.failing.clear()
         await eventually(lambda: not intake.unsynced)
