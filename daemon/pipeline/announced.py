@@ -1,7 +1,7 @@
 """Restarts of the timing system that were announced, kept in the state folder until the announced run has begun.
 
 One file holds them for all groups, so that an announcement is made for all of them or for none. It notes the place of
-each: behind a record of the group's intake's log, and behind a run. After a start an announcement is in force while
+each: behind a record of the group's log, and behind a run. After a start an announcement is in force while
 that run, or an older one where the database was put back, is the newest that recovery finds. So nothing has to be
 removed at the moment when the announced run has begun.
 """
@@ -28,7 +28,7 @@ MOST = 64
 """Announcements that are kept: those before the last ones have been followed long ago."""
 
 NO_RECORD = 2**63
-"""Above the number of any record of an intake's log."""
+"""Above the number of any record of a log."""
 
 AGAIN_S = 1.0
 
@@ -50,7 +50,7 @@ class Receiving(Protocol):
 class Place(BaseModel):
     """The place of an announcement in a group.
 
-    after_record: the last record of the intake's log before it. after_run: the newest run that had begun before it;
+    after_record: the last record of the log before it. after_run: the newest run that had begun before it;
     None where the database had not answered yet.
     """
 
@@ -107,7 +107,7 @@ class AnnouncedRuns:
                 self._pending.setdefault(group, deque()).append(announcement)
 
     def last_record(self, group: str) -> int:
-        """Return the last record of a group's intake's log before any of its announcements."""
+        """Return the last record of a group's log before any of its announcements."""
         return max((each.groups[group].after_record for each in self._kept if group in each.groups), default=0)
 
     @fail_stop(OSError)
@@ -159,7 +159,7 @@ class AnnouncedRuns:
         self._pending[group] = deque(each for each in self._kept if group in each.groups)
 
     def next_place(self, group: str) -> int:
-        """Return the record of the intake's log behind which a group has an announcement to follow, else NO_RECORD."""
+        """Return the record of the log behind which a group has an announcement to follow, else NO_RECORD."""
         pending = self._pending.get(group)
         return pending[0].groups[group].after_record if pending else NO_RECORD
 

@@ -137,6 +137,14 @@ class Announcements:
         else:
             self._error(f"{text} are not in the database; TCP senders that ask for acknowledgements still have theirs")
 
+    def left_unwritten(self, readings: int) -> None:
+        """So many readings are not in the journal at the end, and may be lost by the database, or not be there yet."""
+        self._error(
+            f"{readings} readings that came last are not in the journal, which could not be written: those that were"
+            " committed are lost if the database's server has crashed since, or crashes within the next moments; TCP"
+            " senders that ask for acknowledgements still have the others"
+        )
+
     def commits_lost(self, durability: Durability) -> None:
         """The database no longer has all that it acknowledged."""
         self._warning(

@@ -47,35 +47,28 @@ VAGUE = "believe a time that two runs of a trigger have between them"
 
 MUTANTS = (
     Mutant(
-        name="believe what an earlier life wrote without a sync",
-        file="daemon/pipeline/journal/journal.py",
-        text=".max(initial=0)) <= synced\n",
-        to=".max(initial=0)) <= 2**62\n",
-        plan="written-before-the-start-and-not-synced",
-    ),
-    Mutant(
         name="do not note what the database acknowledged",
-        file="daemon/pipeline/backlog/backlog.py",
-        text="            self._acknowledged.note(position)\n",
-        to="            pass\n",
+        file="daemon/pipeline/intake_log/keeper.py",
+        text="        self._acknowledged.note(position)\n",
+        to="        pass\n",
         plan="older-database-between-two-lives",
     ),
     Mutant(
         name="sync the same file again after a failed sync",
-        file="daemon/pipeline/journal/growing.py",
+        file="daemon/pipeline/intake_log/log.py",
         text=(
-            "                self._writer.sync()\n"
-            "            except OSError:\n"
-            "                self.end()\n"
-            "                raise\n"
+            "            self._writer.sync()\n"
+            "        except OSError:\n"
+            "            self._fail_segment()\n"
+            "            raise\n"
         ),
         to=(
-            "                self._writer.sync()\n"
-            "            except OSError:\n"
-            "                self.is_dirty = False\n"
-            "                raise\n"
+            "            self._writer.sync()\n"
+            "        except OSError:\n"
+            "            self._is_dirty = False\n"
+            "            self._segments[-1].synced = self._segments[-1].last\n"
         ),
-        seed=156,
+        seed=2,
     ),
     Mutant(
         name="do not sync the name of a segment",
@@ -85,8 +78,8 @@ MUTANTS = (
         seed=4,
     ),
     Mutant(
-        name="do not sync the names of the journal's folders",
-        file="daemon/pipeline/journal/journal.py",
+        name="do not sync the names of the log's folders",
+        file="daemon/pipeline/intake_log/log.py",
         text="        self._deferred.do(partial(make_folder, self._disk, self._folder))\n",
         to="        self._deferred.do(partial(self._disk.make_folder, self._folder))\n",
         plan="folder-made-before-the-start-and-not-synced",
@@ -97,41 +90,6 @@ MUTANTS = (
         text=("            writer.append(records)\n            writer.sync()\n"),
         to="            writer.append(records)\n",
         seed=4,
-    ),
-    Mutant(
-        name="acknowledge as spooled what is written and not synced",
-        file="daemon/pipeline/backlog/backlog.py",
-        text="        self._spooled(max(0, state.synced + 1 - self._first - self._settled_here))\n",
-        to="        self._spooled(max(0, state.written + 1 - self._first - self._settled_here))\n",
-        seed=95,
-    ),
-    Mutant(
-        name="believe what lies behind a hole of the journal",
-        file="daemon/pipeline/journal/chain.py",
-        text="    is_whole: Array = follows <= before\n",
-        to="    is_whole: Array = follows <= before.max(initial=2**62)\n",
-        plan="sent-again-behind-a-hole",
-    ),
-    Mutant(
-        name="trim a journal by the position of another one",
-        file="daemon/pipeline/journal/chain.py",
-        text="    held = position.sequence if position is not None and position.journal in journals else 0\n",
-        to="    held = position.sequence if position is not None else 0\n",
-        seed=179,
-    ),
-    Mutant(
-        name="take a journal for history that does not lead on",
-        file="daemon/pipeline/recovery/in_journal.py",
-        text="    leads_on = _leads_on(journal.ids, in_head, position)\n",
-        to="    leads_on = True\n",
-        seed=10,
-    ),
-    Mutant(
-        name="do not take the readings of loose and foreign blocks again",
-        file="daemon/pipeline/recovery/in_journal.py",
-        text="    again = [*journal.read_loose(), *journal.read_foreign()]\n",
-        to="    again = list[ClosedBlock]()\n",
-        seed=126,
     ),
     Mutant(
         name="commit a batch again whose number is there",
@@ -150,9 +108,44 @@ MUTANTS = (
     Mutant(
         name="hold nothing of what an asynchronous database may lose",
         file="daemon/pipeline/committer/committer.py",
-        text="HOLD_TIMES * risk_ms / 1e3)\n",
+        text="HOLD_TIMES * self.risk_ms / 1e3)\n",
         to="0.0)\n",
         plan="an-asynchronous-database-loses-what-it-has",
+    ),
+    Mutant(
+        name="begin again without reading the log again",
+        file="daemon/pipeline/intake/intake.py",
+        text="        await keeper.read_again()\n",
+        to="        keeper.release()\n",
+        plan="an-asynchronous-database-loses-what-it-has",
+    ),
+    Mutant(
+        name="begin again with numbers that were given out before",
+        file="daemon/pipeline/pipeline.py",
+        text="after=max(self._backlog.last, found.sequence))\n",
+        to="after=found.sequence)\n",
+        seed=3,
+    ),
+    Mutant(
+        name="believe that what was closed before it begins again is safe",
+        file="daemon/pipeline/intake/intake.py",
+        text="        self.stretches.begin_again(upto)\n",
+        to="",
+        seed=3,
+    ),
+    Mutant(
+        name="end without writing what was not old enough to be written",
+        file="daemon/pipeline/intake_log/keeper.py",
+        text="if is_ended or self._waiting_bytes >= WRITTEN_FROM",
+        to="if self._waiting_bytes >= WRITTEN_FROM",
+        seed=2,
+    ),
+    Mutant(
+        name="do not know in what the log holds what is a dead letter",
+        file="daemon/pipeline/assembly/screen.py",
+        text=" | self._outcomes.receipts.are_promised(origin)\n",
+        to="\n",
+        seed=2,
     ),
     Mutant(
         name="write in parts without a note",
@@ -225,13 +218,6 @@ MUTANTS = (
         seed=7,
     ),
     Mutant(
-        name="count on the numbers of loose blocks that were taken again",
-        file="daemon/pipeline/recovery/in_journal.py",
-        text="    if recovery.loose.blocks:\n        journal.renew()\n",
-        to="",
-        plan="loose-taken-again-and-killed-midway",
-    ),
-    Mutant(
         name="call every reading in doubt a duplicate",
         file="daemon/pipeline/assembly/triggers.py",
         text="        doubtful = (self._are_compared(block, origin, now) | is_vague) & ~self.sessions.is_new(origin)\n",
@@ -260,13 +246,6 @@ MUTANTS = (
         plan="late-for-a-rejected-trigger-after-a-start",
     ),
     Mutant(
-        name="recall of the journal no more triggers than a window has",
-        file="daemon/pipeline/recovery/in_journal.py",
-        text="    newest, is_whole = journal.read_last(2 * max(written_with.window, LEAST_WINDOW))\n",
-        to="    newest, is_whole = journal.read_last(written_with.window)[0], True\n",
-        plan="closed-out-of-order-in-the-journal",
-    ),
-    Mutant(
         name="forget what was set aside before it is taken again",
         file="daemon/pipeline/assembly/outcomes.py",
         text="        if self.may_come_again and not",
@@ -286,13 +265,6 @@ MUTANTS = (
         text=" and not self._is_doubted[column]:\n",
         to=":\n",
         plan="taken-again-before-its-sender-came-back",
-    ),
-    Mutant(
-        name="do not know the dead letters of a journal that took another id",
-        file="daemon/pipeline/recovery/recovery.py",
-        text="            formerly=found.formerly,\n",
-        to="",
-        plan="rejected-and-the-journal-has-another-id",
     ),
     Mutant(
         name="settle each block of a step by itself",
@@ -323,25 +295,11 @@ MUTANTS = (
         plan="received-and-stored-by-another-host",
     ),
     Mutant(
-        name="believe that a segment is as it was where its replacement failed",
-        file="daemon/pipeline/journal/sealed.py",
-        text="        if not segment.is_replaced:\n",
-        to="        if True:\n",
-        plan="replaced-and-not-certain",
-    ),
-    Mutant(
         name="do not compare what is older than the window",
         file="daemon/pipeline/assembly/triggers.py",
         text="        compared = self._are_compared(block, origin, now) & (run > 0)\n",
         to="        compared = np.zeros(len(block), bool)\n",
         seed=401675,
-    ),
-    Mutant(
-        name="do not compare what is taken again",
-        file="daemon/pipeline/assembly/triggers.py",
-        text="        wanted = self.sessions.are_of_any(origin) | self.was_acknowledged\n",
-        to="        wanted = self.sessions.are_of_any(origin)\n",
-        seed=3000055,
     ),
     Mutant(
         name="open triggers in a new run by what was taken before it",
@@ -350,13 +308,6 @@ MUTANTS = (
         to="        apart = run.window.apart(block[old])\n",
         plan="late-from-before-the-restart-and-late-again",
         also=VAGUE,
-    ),
-    Mutant(
-        name="call lost what a journal calls settled without what was before",
-        file="daemon/pipeline/assembly/sessions.py",
-        text="        unclaimed = number - self._claimed.get(session, 0)\n",
-        to="        unclaimed = number\n",
-        plan="claimed-and-behind-a-gap",
     ),
     Mutant(
         name="take the clocks of all instruments for wrong that are ahead of the node's",
@@ -413,13 +364,6 @@ MUTANTS = (
         text="            run.window.span(block[keep])",
         to="            pass",
         plan="a-late-reading-and-one-of-the-next-run",
-    ),
-    Mutant(
-        name="start without what came late for a trigger that was discarded",
-        file="daemon/pipeline/recovery/recovery.py",
-        text="[~is_there & ~is_older]",
-        to="[:0]",
-        plan="late-and-received-for-what-was-discarded",
     ),
     Mutant(
         name="go on without the note that what the intake's log holds is in doubt",
@@ -529,13 +473,6 @@ MUTANTS = (
         text="                if is_over and not letter.is_aside:\n",
         to="                if False:\n",
         plan="late-for-what-was-discarded-before-the-start",
-    ),
-    Mutant(
-        name="end while the database may lose what the disk did not take",
-        file="daemon/pipeline/backlog/backlog.py",
-        text="            left = await self._write_held(self._journal, within_s, has)\n",
-        to="            left = 0\n",
-        plan="committed-behind-a-full-disk-and-ended",
     ),
     Mutant(
         name="discard while a letter is being written",

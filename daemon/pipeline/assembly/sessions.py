@@ -211,7 +211,7 @@ class Sessions:
         idle = [key for key in self._idle if key not in self._pinned and not is_private(key)]
         oldest = min(idle, key=lambda key: (self._idle[key].is_in_doubt, self._idle[key].seen_s), default=None)
         if oldest is None and session in self._pinned:
-            return  # what the intake's log holds is there
+            return  # what the log holds is there
         if oldest is None:
             raise ProtocolError(
                 ErrorCode.TOO_MANY_CONNECTIONS,

@@ -1,4 +1,4 @@
-"""Dead letters: what the database rejected for good, on disk with the reason; `docs/journal.md` describes their format.
+"""Dead letters: what the database rejected for good, on disk with the reason; `docs/log.md` describes their format.
 
 `format` turns a letter into bytes and back. `folder` keeps them until they are committed or discarded: `writing` puts
 them on the disk, `index` knows which are there, and `marks` say up to where they are done with; `left` counts those

@@ -1,4 +1,4 @@
-"""Catching up: what the intake's log holds is put through, and what of it is in doubt is noted before."""
+"""Catching up: what the log holds is put through, and what of it is in doubt is noted before."""
 
 import asyncio
 from collections.abc import Iterable
@@ -66,7 +66,7 @@ class CatchingUp:
                     return
                 if not is_told:
                     self._events.error(
-                        f"group {self._group}: the intake's log cannot be written, so what it holds waits:"
+                        f"group {self._group}: the journal cannot be written, so what it holds waits:"
                         f" {error}; make room on the disk of the state folder, or repair it"
                     )
                 is_told = True
@@ -88,7 +88,7 @@ class CatchingUp:
             try:
                 found = await keeper.read(READ_MOST)
             except OSError as error:
-                self._events.error(f"group {self._group}: the intake's log cannot be read: {error}")
+                self._events.error(f"group {self._group}: the journal cannot be read: {error}")
                 await asyncio.sleep(AGAIN_S)
                 continue
             for k, received in enumerate(found, 1):

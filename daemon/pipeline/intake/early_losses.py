@@ -39,10 +39,10 @@ class EarlyLosses:
         self.lost.clear()
 
     def end(self, unsynced: int) -> None:
-        """Report what no later process knows of. unsynced: readings that are not in the intake's log either."""
+        """Report what no later process knows of. unsynced: readings that are not in the log either."""
         if unsynced:
             self._events.error(
-                f"group {self._group}: {unsynced} readings that came since the start are not in the intake's log, and"
+                f"group {self._group}: {unsynced} readings that came since the start are not in the journal, and"
                 " nowhere else; TCP senders that ask for acknowledgements still have theirs"
             )
         found = [f"{count} refused ({reason})" for reason, count in self.refused.items() if count]

@@ -114,6 +114,8 @@ class Intake:
             await self._keeper.end()
         if self._pipeline is None:
             self.early.end(self.unsynced)
+        elif self.unsynced:
+            self._announcements.left_unwritten(self.unsynced)
 
     # --- for sources --------------------------------------------------------------------------------------------
 
@@ -494,7 +496,7 @@ class Intake:
 
     def parts(self) -> list[Part]:
         """What of it has to move, for the watchdog."""
-        name = f"the keeper of the intake's log of group {self.group.name}"
+        name = f"the keeper of the journal of group {self.group.name}"
         return [] if self._keeper is None else [self._keeper.part(name)]
 
     def _settled(self) -> None:

@@ -15,7 +15,7 @@ from schemas.readings import InstrumentGroup
 async def open_intake(
     group: InstrumentGroup, config: Config, state_dir: Path, events: Events, *, outside: Outside, after_record: int = 0
 ) -> Intake:
-    """Open the intake's log, where a journal is kept, and report what was found.
+    """Open the log, where a journal is kept, and report what was found.
 
     after_record: its next record has a higher number than this, whatever it holds.
 
@@ -31,8 +31,8 @@ async def open_intake(
         except JournalError as error:
             raise CommandFailed(str(error)) from None
         except OSError as error:
-            raise CommandFailed(f"the intake's log in {folder} cannot be used: {reason_of(error)}") from None
+            raise CommandFailed(f"the journal in {folder} cannot be used: {reason_of(error)}") from None
         for copy in found.damaged:
-            events.error(f"group {group.name}: the intake's log is damaged; the bytes are kept in {copy}")
+            events.error(f"group {group.name}: the journal is damaged; the bytes are kept in {copy}")
         log.next = max(log.next, after_record + 1)
     return Intake(group, log=log, found=found, clock=outside.clock, rng=outside.rng, events=events)

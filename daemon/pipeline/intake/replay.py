@@ -1,4 +1,4 @@
-"""Replay: what the intake's log holds goes through assembly, as if its senders sent it again.
+"""Replay: what the log holds goes through assembly, as if its senders sent it again.
 
 What lies behind a gap of its session, as after a power cut, is of those readings that its sender sends again, or of
 those before which the database lost something. It is taken by itself, as readings of a session of the daemon's own.

@@ -1,4 +1,4 @@
-"""What the intake's log has of each session from this process, and of those for whose readings nobody waits."""
+"""What the log has of each session from this process, and of those for whose readings nobody waits."""
 
 import random
 from collections import deque

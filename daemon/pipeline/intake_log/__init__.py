@@ -1,7 +1,7 @@
-"""The intake's log: readings on the disk from when they came until the closed blocks that hold them are safe.
+"""The log: readings from when they came until the database has them for good.
 
-`log` has them, in the `format` of its records; its `keeper` writes them beside the event loop; `stretches` tells which
-of them are safe elsewhere.
+`log` has them on the disk, in the `format` of its records; its `keeper` has them in memory, and writes them beside the
+event loop where that is needed; `stretches` tells which of them the database has, and `kept` is what a pipeline sees.
 """
 
 from daemon.pipeline.intake_log.format import RUN, Received, RunKind

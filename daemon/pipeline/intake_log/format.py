@@ -1,4 +1,4 @@
-"""The format of the intake's log, as `docs/journal.md` tells it: readings as they came, with their numbers."""
+"""The format of the log, as `docs/log.md` tells it: readings as they came, with their numbers."""
 
 import zlib
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The intake's log: readings on the disk from when they came until what closed them is safe.
+"""The log on the disk: readings from when they came until the database has them for good.
 
 Records are numbered from the first that the folder holds, and each carries the sessions and numbers of its readings:
 what was settled before a crash is known by these, so that nothing has to be marked in the log itself. Nothing of it is
@@ -37,7 +37,7 @@ from schemas.readings import Array, InstrumentGroup
 ENDING = ".received"
 
 INTAKE = "intake"
-"""Folder in the state folder, beside `journal` and `dead-letters`."""
+"""Folder in the state folder, beside `dead-letters`."""
 
 SEGMENT_S = 5.0
 """A segment takes no more after this time: it goes as a whole, when all in it is settled."""

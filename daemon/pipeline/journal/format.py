@@ -1,4 +1,4 @@
-"""The journal's format, as `docs/journal.md` tells it: pure functions between blocks and bytes.
+"""The journal's format, as `docs/log.md` tells it: pure functions between blocks and bytes.
 
 A segment is a head that says of which journal and group it is, then records. A record is a header of fixed size and a
 body: one block (`ClosedBlock`) with its number. Everything is little-endian, and begins at a multiple of 8 bytes.
