@@ -106,6 +106,17 @@ class PipelineFigures:
         return refused
 
     @property
+    def unaccounted(self) -> int:
+        """Readings that came in and are nowhere else."""
+        went = self.committed.readings + self.committed.dead_readings + self.lost.readings + self.duplicate
+        here = self.waiting.readings + self.assembling
+        return self.received - went - here - sum(self.refused.values()) - sum(self.aside.values())
+
+    def with_waiting(self, readings: int) -> "PipelineFigures":
+        """The same with so many readings more that wait in the log."""
+        return replace(self, waiting=self.waiting.plus(Amount(readings=readings)))
+
+    @property
     def account(self) -> int:
         """Readings that this logger ever committed into the group."""
         return self.account_at_start.readings + self.committed.readings

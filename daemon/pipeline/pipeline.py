@@ -424,7 +424,7 @@ class Pipeline:
 
     def figures(self) -> PipelineFigures:
         """All counts and amounts as they are now."""
-        return figures_of(
+        figures = figures_of(
             self._assembly,
             self._backlog,
             self._committer,
@@ -437,6 +437,8 @@ class Pipeline:
             retried=self.letters.readings,
             now=self._now(),
         )
+        # What was counted before, and has not gone through again, waits in the log.
+        return figures.with_waiting(max(0, figures.unaccounted)) if self._is_known else figures
 
     def _counts(self) -> AssemblyCounts:
         """What came of all readings since the start; what the log gave once more counts once."""
