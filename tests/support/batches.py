@@ -64,18 +64,25 @@ def batch_of(
     durability: Durability = Durability.SYNC,
     position: JournalPosition | None = None,
 ) -> Batch:
+    """A batch as a journal has it after a restart: nobody can write to its readings. A test may, to its ledger."""
     there = np.ones(readings.shape, bool) if present is None else present
     return Batch(
-        readings=readings,
-        present=there,
+        readings=_read_only(readings),
+        present=_read_only(there),
         ledger=ledger_of(group, run, readings["trigger"][:, 0], readings, there),
-        late=np.empty(0, group.record) if late is None else late,
-        late_of=np.empty(0, np.intp) if late_of is None else late_of,
-        revised=np.empty(0, ledger_dtype(group.size)) if revised is None else revised,
+        late=_read_only(np.empty(0, group.record) if late is None else late),
+        late_of=_read_only(np.empty(0, np.intp) if late_of is None else late_of),
+        revised=_read_only(np.empty(0, ledger_dtype(group.size)) if revised is None else revised),
         group=group,
         position=position or JournalPosition(sequence=sequence),
         durability=durability,
     )
+
+
+def _read_only(array: Array) -> Array:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def with_late(row: Array, late: Array, present: Array) -> Array:

@@ -13,7 +13,7 @@ from pathlib import Path
 from backends.throwaway.base import ThrowawayServer
 from daemon.tools.drill.count import Count
 from daemon.tools.drill.machine import ClockStep, Machine
-from daemon.tools.drill.process import READY_S, DaemonProcess
+from daemon.tools.drill.process import READY_S, DaemonProcess, DrillFailed
 from daemon.tools.drill.system import DrillSystem, Target, running_system
 from schemas.batch import Layout
 from schemas.checking.dsn import Backend, backend_of
@@ -52,6 +52,16 @@ class ForkedDaemon(DaemonProcess):
         self.starts += 1
         self._run = await asyncio.to_thread(Running, "run", str(self._file))
         await asyncio.to_thread(self._run.until_said, "taking readings at ", READY_S)
+
+    @property
+    def said(self) -> str:
+        """The log of the process that was started last."""
+        return self._run.said if self._run is not None else ""
+
+    def check(self) -> None:
+        """Check that it runs; raise DrillFailed where it has ended."""
+        if self._run is not None and self._run.process.poll() is not None:
+            raise DrillFailed(f"the daemon ended with exit code {self._run.process.returncode}")
 
     async def kill(self) -> None:
         """Kill it with SIGKILL, and wait until it is gone."""

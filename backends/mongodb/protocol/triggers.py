@@ -128,13 +128,13 @@ def written_by(batch: ClosedBlock) -> Written:
         return Written(rows, readings, present, batch.late, batch.revised, batch.revised)
     at = {key: k for k, key in enumerate(keys_of(rows).tolist())}
     own = np.array([at.get(key, -1) for key in keys_of(batch.revised).tolist()])
-    if (own >= 0).any():
-        rows, readings, present = rows.copy(), readings.copy(), present.copy()
-        rows[own[own >= 0]] = batch.revised[own >= 0]
     of = own[batch.late_of]
     mine = of >= 0
-    place = of[mine], batch.late["instrument"][mine].astype(np.intp)
-    readings[place], present[place] = batch.late[mine], True
+    if (own >= 0).any():
+        rows, readings, present = rows.copy(), readings.copy(), present.copy()  # a journal's cannot be written to
+        rows[own[own >= 0]] = batch.revised[own >= 0]
+        place = of[mine], batch.late["instrument"][mine].astype(np.intp)
+        readings[place], present[place] = batch.late[mine], True
     others = own < 0
     others[batch.late_of] = False
     return Written(

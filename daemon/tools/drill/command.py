@@ -93,6 +93,8 @@ async def _run(drills: list[Drill], target: Target, folder: Path, options: Optio
         async for result in run_drills(drills, target, folder, options):
             results.append(result)
             console.print(f"{result.title}: {result.verdict}", highlight=False)
+            if result.situation:
+                console.print(result.situation, markup=False, highlight=False, soft_wrap=True)
             if len(results) < len(drills):
                 bar.show(drills[len(results)].title, done=len(results), total=len(drills))
     return results

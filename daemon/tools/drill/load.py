@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,10 +20,25 @@ ACKS = (Ack.COMMITTED, Ack.RECEIVED, Ack.COMMITTED, Ack.RECEIVED)
 
 
 class Stream:
-    """One sender, and the instruments it serves. events: how many it has sent, from event 1 on."""
+    """One sender, and the instruments it serves.
 
-    def __init__(self, sender: Sender, ack: Ack, machine: Machine, instruments: Array, delay_s: float) -> None:
+    events: how many it has sent, from event 1 on. said: about its connection; the last line counts.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sender: Sender,
+        machine: Machine,
+        *,
+        ack: Ack,
+        instruments: Array,
+        delay_s: float,
+        said: Sequence[str],
+    ) -> None:
+        self.name = name
         self.ack = ack
+        self.said = said
         self.instruments = instruments
         self.events = 0
         self.last: float = math.inf
@@ -49,6 +65,12 @@ class Stream:
     def reconnects(self) -> int:
         """How often it reconnected."""
         return self._sender.reconnects
+
+    @property
+    def situation(self) -> str:
+        """How far it is, and what it waits for, in one line."""
+        done = f"{self.sent} readings up to event {self.events} sent, {self.acknowledged} acknowledged ({self.ack})"
+        return f"{self.name}: {done}, {self.refused} refused, {self.reconnects} reconnects; {self.said[-1]}"
 
     async def run(self, began: float) -> None:
         """Send event after event, each when it is due, until the last."""
@@ -105,10 +127,20 @@ class Load:
             SenderError, ProtocolError: the daemon does not take them.
         """
         for name, ack, instruments, delay_s in self._shares():
+            said = deque(["connected"], maxlen=1)
             sender = await Sender.connect(
-                HOST, port, GROUP, sender=name, ack=ack, reconnect=True, buffer_mib=BUFFER_MIB
+                HOST,
+                port,
+                GROUP,
+                sender=name,
+                ack=ack,
+                reconnect=True,
+                buffer_mib=BUFFER_MIB,
+                on_problem=said.append,
             )
-            self.streams.append(Stream(sender, ack, self.machine, instruments, delay_s))
+            self.streams.append(
+                Stream(name, sender, self.machine, ack=ack, instruments=instruments, delay_s=delay_s, said=said)
+            )
         began = asyncio.get_running_loop().time()
         self._running = [asyncio.create_task(stream.run(began)) for stream in self.streams]
 

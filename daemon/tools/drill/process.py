@@ -60,6 +60,21 @@ class DaemonProcess:
         except TimeoutError:
             raise DrillFailed(f"the daemon takes no readings after {READY_S:g} s; see {log}") from None
 
+    @property
+    def said(self) -> str:
+        """The log of the process that was started last."""
+        log = self._folder / f"daemon-{self.starts}.log"
+        return log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+
+    def check(self) -> None:
+        """Check that it runs, where it was started and not stopped.
+
+        Raises:
+            DrillFailed: it has ended.
+        """
+        if self._child is not None and not self._child.running:
+            raise DrillFailed(self._child.ending())
+
     async def kill(self) -> None:
         """Kill it with SIGKILL, and wait until it is gone."""
         assert self._child is not None

@@ -18,7 +18,7 @@ class Result:
 
     sent, acknowledged, refused: readings, by the senders. count: by the database; None when it could not be asked.
     failures: after how many it was to recover. recoveries: one for each recovery.
-    problem: why the drill did not end as planned, in one line.
+    problem: why the drill did not end as planned, in one line; situation: what was logged last, in many.
     skipped: why it did not run. notes: further remarks.
     """
 
@@ -31,6 +31,7 @@ class Result:
     failures: int = 0
     recoveries: tuple[Recovery, ...] = ()
     problem: str | None = None
+    situation: str = ""
     skipped: str | None = None
     notes: tuple[str, ...] = ()
 

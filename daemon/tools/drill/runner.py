@@ -80,7 +80,7 @@ async def _carried_out(drill: Drill, target: Target, folder: Path, options: Opti
             settings |= _small(kib, has_disk=no_disk is None)
         system: DrillSystem | None = None
         count: Count | None = None
-        problem: str | None = None
+        problem, situation = None, ""
         try:
             async with running_system(
                 target, machine, folder, schema=schema, settings=settings, seed=options.seed
@@ -90,11 +90,11 @@ async def _carried_out(drill: Drill, target: Target, folder: Path, options: Opti
                 await drill.act(system, options.seconds)
                 count = await system.finish()
         except (DrillFailed, SenderError, ProtocolError, StoreError) as error:
-            problem = str(error)
+            problem, situation = str(error), "\n".join(getattr(error, "__notes__", ()))
             if system is not None:
                 count = await _counted(system)
     if system is None:
-        return Result(name=drill.name, title=drill.title, problem=problem)
+        return Result(name=drill.name, title=drill.title, problem=problem, situation=situation)
     if target.server is None:
         await system.remove()
     return Result(
@@ -107,6 +107,7 @@ async def _carried_out(drill: Drill, target: Target, folder: Path, options: Opti
         failures=drill.failures,
         recoveries=tuple(system.recoveries),
         problem=problem,
+        situation=situation,
         notes=tuple(system.notes),
     )
 

@@ -26,6 +26,8 @@ LOGGER = "drill"
 SETTLED_S = 120.0
 """How long no reading may be acknowledged while some are awaited; no measurement."""
 COUNT_TIMEOUT_S = 600.0
+LAST_LINES = 40
+"""So much of a log is shown when a drill fails."""
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "database": {},
@@ -82,6 +84,7 @@ class DrillSystem:
         self.recoveries: list[Recovery] = []
         self.notes: list[str] = []
         self.random = random.Random(seed)  # noqa: S311 - for moments, not for secrets
+        self._events = folder / "state" / "events.jsonl"
         self._file = folder / "drill.toml"
         self._file.touch(0o600)  # there may be a password in the DSN
         self._file.write_text(_configuration(self, folder / "state", schema, settings), encoding="utf-8")
@@ -99,12 +102,14 @@ class DrillSystem:
         """Wait until something holds, with the senders at work.
 
         Raises:
-            DrillFailed: it did not hold for `SETTLED_S`, counted from the last change of `progress` on.
+            DrillFailed: it did not hold for `SETTLED_S`, counted from the last change of `progress` on, or the daemon
+                has ended.
             SenderError, ProtocolError: a sender gave up.
         """
 
         def looked() -> T | None:
             self.load.check()
+            self.daemon.check()
             return condition()
 
         return await until(looked, what, SETTLED_S, progress=progress)
@@ -170,6 +175,16 @@ class DrillSystem:
         finally:
             await store.close()
 
+    def situation(self) -> str:
+        """Return what the daemon logged last, its last events, and how far each sender is."""
+        events = self._events.read_text(encoding="utf-8") if self._events.exists() else ""
+        parts = {
+            f"log of the daemon that was started as number {self.daemon.starts}": self.daemon.said.splitlines(),
+            "events": events.splitlines(),
+            "senders": [stream.situation for stream in self.load.streams],
+        }
+        return "\n".join("\n".join([f"--- {name}:", *lines[-LAST_LINES:]]) for name, lines in parts.items())
+
     async def remove(self) -> None:
         """Remove the schema of the drill from a database that others use; note it where that fails."""
         loaded = load_config(self._file)
@@ -192,6 +207,8 @@ async def running_system(
 ) -> AsyncIterator[DrillSystem]:
     """Set up a system: the daemon runs and the senders send. No process stays.
 
+    What is raised meanwhile has a note of the situation.
+
     Args:
         target: its server, if it has one, runs.
         machine: what is sent.
@@ -206,6 +223,9 @@ async def running_system(
         await system.daemon.start()
         await system.load.start(system.port)
         yield system
+    except Exception as error:
+        error.add_note(system.situation())
+        raise
     finally:
         await system.load.close()
         await system.daemon.close()

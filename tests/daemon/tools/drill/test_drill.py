@@ -3,6 +3,9 @@
 import asyncio
 import json
 import math
+import os
+import re
+import signal
 from pathlib import Path
 
 import asyncpg
@@ -13,6 +16,7 @@ from backends.throwaway.postgresql import ThrowawayPostgresql
 from daemon.tools.drill.count import Count, Tally, windows
 from daemon.tools.drill.drills import DRILLS
 from daemon.tools.drill.machine import ClockStep, Machine
+from daemon.tools.drill.process import DrillFailed
 from daemon.tools.drill.result import Result
 from daemon.tools.drill.system import Recovery, Target, running_system
 from schemas.ledger import ledger_dtype, pack_missing
@@ -203,6 +207,22 @@ async def test_it_finds_what_somebody_took_out_of_the_database(state_dir: Path, 
             assert (await system.count()).faults == {"lost": 1, "unledgered": 1}
     finally:
         await asyncio.to_thread(server.stop)
+
+
+async def test_a_daemon_that_ended_is_noticed_and_explained(tmp_path: Path) -> None:
+    async def kill() -> None:
+        async with running_system(Target(settings={}), MACHINE, tmp_path, schema="drill") as system:
+            await system.until(lambda: system.load.acknowledged > 0, "some are acknowledged")
+            os.kill(system.daemon.pid, signal.SIGKILL)
+            await system.until(lambda: False, "nothing")
+
+    with pytest.raises(DrillFailed, match="the daemon was ended by SIGKILL") as failed:
+        await kill()
+    (note,) = failed.value.__notes__
+    assert "INFO    triggerlog: taking readings at " in note
+    assert '"severity":"info","text":"taking readings at ' in note
+    sender = r"drill-0: \d+ readings up to event \d+ sent, \d+ acknowledged \(committed\), 0 refused, 0 reconnects; "
+    assert re.search(sender, note), note
 
 
 def test_a_folder_too_long_for_a_socket_is_told(tmp_path: Path) -> None:
