@@ -175,8 +175,11 @@ class Logged:
     A connection keeps the column that `connect` gave it, also when the pipeline begins again.
     """
 
-    def __init__(self, intake: Intake, pipeline: Pipeline, following: Following, events: Events) -> None:
-        self.intake, self.pipeline, self.following, self.events = intake, pipeline, following, events
+    def __init__(
+        self, intake: Intake, pipeline: Pipeline, following: Following, events: Events, announced: AnnouncedRuns
+    ) -> None:
+        self.intake, self.pipeline, self.following = intake, pipeline, following
+        self.events, self.announced = events, announced
         self._columns: list[int] = []
         self._next: list[int] = []
         intake.subscribe(Subscriber(moved=self._move))
@@ -328,7 +331,7 @@ async def _recovered(
         if intake.log is not None and found.was_elsewhere:
             await intake.doubt(waits=not intake.log.has_deferred)
         following = Following(intake, pipeline, announced, store, config)
-        logged[group.name] = Logged(intake, pipeline, following, events)
+        logged[group.name] = Logged(intake, pipeline, following, events, announced)
     return logged
 
 
