@@ -145,6 +145,13 @@ class Announcements:
             " senders that ask for acknowledgements still have the others"
         )
 
+    def journal_unreadable(self, readings: int) -> None:
+        """So many readings in the log could not be read any more."""
+        self._error(
+            f"{readings} readings in the journal could not be read any more; what was left of them is in its folder"
+            " `damaged`"
+        )
+
     def commits_lost(self, durability: Durability) -> None:
         """The database no longer has all that it acknowledged."""
         self._warning(

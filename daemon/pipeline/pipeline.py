@@ -174,12 +174,11 @@ class Pipeline:
         mine, before = self._committer.account.go_back(found, is_alone=is_alone)
         self._behind = mine, before
         recalled = recall(in_store, self.group, self._config, self._dead_letters)
-        self.lost_of = {}
+        there = {int(row["session"]): int(row["settled"]) for row in recalled.state.sessions}
+        had = self._assembly.sessions.committed()
+        self.lost_of = {session: (there.get(session, 0), upto) for session, upto in had.items()}
         if mine.readings + before:
             self._announcements.commits_lost(self.durability)
-            there = {int(row["session"]): int(row["settled"]) for row in recalled.state.sessions}
-            was = self._assembly.sessions.committed()
-            self.lost_of = {session: (there.get(session, 0), upto) for session, upto in was.items()}
         self._is_live, self.begins_again = False, True
         self._make(recalled, after=max(self._backlog.last, found.sequence))
         self._holds_back = False
@@ -292,6 +291,10 @@ class Pipeline:
         self._on_settled.append(settled)
         self._on_full.append(full)
 
+    def hear(self, instruments: Array) -> None:
+        """Take note of instruments, by number, whose readings only the log has by now: shape (n,)."""
+        self.instruments.hear(instruments[instruments < self.group.size], self._now().monotonic_ns)
+
     def hold_back(self, is_held: bool) -> None:
         """Nothing may come, or all may again.
 
@@ -324,8 +327,13 @@ class Pipeline:
         return joined
 
     def skip(self, session: int, first: int) -> None:
-        """Go on with this number of a session that is connected: what is before the database has lost."""
+        """Go on with this number of a session that is connected: the log has lost what is before, or the database."""
+        known = self.known(session)
         self._assembly.sessions.connect(session, first=first, now=self._now())
+        _, had = self.lost_of.get(session, (0, 0))
+        if lost := max(0, first - max(known, had)):
+            self.note_lost(lost, "journal")
+            self._announcements.journal_unreadable(lost)
 
     def known(self, session: int) -> int:
         """All readings of a session with lower numbers came, and were sent: 0 of one that is unknown."""

@@ -62,6 +62,10 @@ class Instruments:
             self._watch.note(block, monotonic_ns)
             self._desync.note(block)
 
+    def hear(self, instruments: Array, monotonic_ns: int) -> None:
+        """Take note of instruments, by number, whose readings are not put together yet."""
+        self._watch.hear(instruments, monotonic_ns, is_fresh=True)
+
     def look(self, in_hand: InHand, monotonic_ns: int) -> None:
         """Judge what is in hand, and report which instruments fell silent, are out of step, or are well again."""
         # Whose number falls back or stands still is heard, though nothing of it gets into a trigger.

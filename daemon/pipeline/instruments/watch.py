@@ -57,9 +57,14 @@ class Watch:
         if not abs(nearest) >= abs(self._ahead_ns[row]):
             self._ahead_ns[row] = nearest
 
-    def hear(self, instruments: Array, monotonic_ns: int) -> None:
-        """Take note of instruments, by number, that sent something which is in no trigger."""
+    def hear(self, instruments: Array, monotonic_ns: int, *, is_fresh: bool = False) -> None:
+        """Take note of instruments, by number, that sent something which is in no trigger.
+
+        is_fresh: it is not in one yet, and those that sent nothing are silent meanwhile.
+        """
         self._seen_ns[instruments] = monotonic_ns
+        if is_fresh:
+            self._newest_ns = monotonic_ns
 
     def states(self, monotonic_ns: int, *, out_of_step: Sequence[int] = ()) -> str:
         """One letter an instrument, in order (see `schemas.api.status.STATE_LETTERS`).

@@ -92,7 +92,8 @@ class CatchingUp:
                 await asyncio.sleep(AGAIN_S)
                 continue
             for k, received in enumerate(found, 1):
-                if received.number <= self.found_upto and not self._is_doubt_noted and replay.goes_beyond(received):
+                is_doubtful = received.number <= self.found_upto and not (self._is_doubt_noted or pipeline.begins_again)
+                if is_doubtful and replay.goes_beyond(received):
                     await self._note_doubt()  # a crash while its readings wait must not have them count as settled
                 while received.number > announced.next_place(self._group):
                     await announced.follow(self._group, pipeline)

@@ -72,6 +72,7 @@ class Intake:
         self._announcements = Announcements(group.name, events)
         self._pipeline: Pipeline | None = None  # once it has all that came before
         self._reading: Pipeline | None = None  # it is being given what came before
+        self._counting: Pipeline | None = None  # it has the figures
         self.log = log
         self._keeper = None if log is None else IntakeKeeper(log, self._on_log)
         self._nobody = NOBODY  # the pipeline's column for readings for which nobody waits
@@ -112,7 +113,7 @@ class Intake:
         self.look()  # what is in no log does not keep the next start from another layout of the group
         if self._keeper is not None:
             await self._keeper.end()
-        if self._pipeline is None:
+        if self._counting is None:
             self.early.end(self.unsynced)
         elif self.unsynced:
             self._announcements.left_unwritten(self.unsynced)
@@ -173,17 +174,17 @@ class Intake:
 
     def drop(self, reason: str, count: int) -> None:
         """Count readings that a source had to throw away."""
-        if self._pipeline is None:
+        if self._counting is None:
             self.early.drop(reason, count)
         else:
-            self._pipeline.drop(reason, count)
+            self._counting.drop(reason, count)
 
     def note_lost(self, readings: int, reason: str) -> None:
         """Count readings that are proven lost on their way here."""
-        if self._pipeline is None:
+        if self._counting is None:
             self.early.lose(readings, reason)
         else:
-            self._pipeline.note_lost(readings, reason)
+            self._counting.note_lost(readings, reason)
 
     def receive(self, block: Array, origin: Origin | None = None) -> None:
         """Take readings: record dtype, shape (n,); the block's memory may be used again afterwards.
@@ -202,10 +203,12 @@ class Intake:
             block, origin = columns.without_settled(block, origin)
         if self._keeper is not None and origin is not None:
             self._keep(block, origin, now)
-        if self._pipeline is None:
-            self.waiting += len(block)
-        else:
+        if self._pipeline is not None:
             self._pipeline.receive(block, origin, now)
+            return
+        self.waiting += len(block)
+        if self._counting is not None:
+            self._counting.hear(block["instrument"])
 
     def _with_nobody(self, origin: Origin | None, readings: int) -> Origin:
         """Give readings for which nobody waits their own column: the log has to know when the database has them."""
@@ -424,7 +427,6 @@ class Intake:
         pipeline.end_taking_again()
         for key, column in replay.columns.items():
             pipeline.disconnect(column, ended=is_private(key))
-        self.early.hand_over(pipeline)
         pipeline.note_came_again(replay.came_again)
         self.stretches.end_reading()
         self._pipeline, self._reading, self.waiting = pipeline, None, 0
@@ -438,7 +440,9 @@ class Intake:
         self._settled()  # what was committed while the log went through was told to nobody
 
     def subscribe_to(self, pipeline: Pipeline) -> None:
-        """Let a pipeline tell what happens, and whether it has room."""
+        """Let a pipeline tell what happens, and whether it has room; it counts from now on what goes no further."""
+        self._counting = pipeline
+        self.early.hand_over(pipeline)
         pipeline.subscribe(settled=self._pipeline_settled, full=self._pipeline_full)
 
     async def begin_again(self) -> None:
