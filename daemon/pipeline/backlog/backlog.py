@@ -52,7 +52,7 @@ class Backlog:
         self.memory_bytes = 0
         self.put_bytes = 0
         self.is_full = self.is_behind = False
-        self.last = self.safe_upto = after
+        self.last = self.safe_upto = self._after = after
         self._newest_state = state
         self._max_memory = max_memory
         self._has_log, self._forgets = has_log, False
@@ -64,6 +64,7 @@ class Backlog:
         self._is_ended = False
         self._hold_s = 0.0
         self._held: deque[tuple[int, float]] = deque()  # number, and when the database acknowledged it (monotonic, s)
+        self._after_s = clock.now().monotonic_ns / 1e9
 
     @property
     def waiting(self) -> Amount:
@@ -151,8 +152,14 @@ class Backlog:
         self._look()
 
     def hold_for(self, seconds: float) -> None:
-        """How long the database may lose again what it acknowledged; without limit nothing is held, as with 0."""
+        """How long the database may lose again what it acknowledged; without limit nothing is held, as with 0.
+
+        What it had before the first block may have been acknowledged a moment ago.
+        """
         self._hold_s = 0.0 if math.isinf(seconds) else seconds
+        if self._hold_s and self.safe_upto == self._after:
+            self._held.appendleft((self._after, self._after_s))
+            self.safe_upto -= 1
 
     def end(self) -> None:
         """Nothing more will be put."""
