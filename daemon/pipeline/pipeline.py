@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,10 +28,32 @@ from daemon.pipeline.letters_on_request import LettersOnRequest
 from daemon.pipeline.losses import Losses
 from daemon.pipeline.recovery import InStore, Recalled, RecoveredGroup, recall
 from schemas.api.status import BRIEF_RUNS_MOST
-from schemas.batch import ClosedBlock, Durability, Layout
+from schemas.batch import ClosedBlock, Durability, JournalPosition, Layout
 from schemas.config import Config
 from schemas.readings import Array, InstrumentGroup
 from schemas.retention import Period
+
+
+@dataclass(frozen=True, kw_only=True)
+class Behind:
+    """What a database has lost, in readings of this logger's account.
+
+    at_start: what it had when this process began. reached: what it was found to have at most. found: what it has.
+    """
+
+    at_start: int
+    reached: int
+    found: int
+
+    @property
+    def readings(self) -> int:
+        """All that it lost."""
+        return max(0, self.reached - self.found)
+
+    @property
+    def before(self) -> int:
+        """What of it earlier processes had committed."""
+        return min(self.readings, max(0, self.at_start - self.found))
 
 
 class Pipeline:
@@ -82,7 +104,7 @@ class Pipeline:
             self._announcements.lost_at_start()
         self.lost = Amount()  # committed by this process, and nowhere any more
         self.lost_of: Mapping[int, tuple[int, int]] = {}
-        self._behind = Amount(), 0  # what the database was found to have lost, of this process and of earlier ones
+        self._behind: Behind | None = None
         self._is_live = False  # all that came before has gone through
         self.has_ended = self.begins_again = False
         self._carried, self._again = AssemblyCounts(), AssemblyCounts()  # counted before; of that, again
@@ -159,9 +181,10 @@ class Pipeline:
 
     async def _go_on_without_log(self) -> None:
         found, is_alone = await self._committer.find()
-        mine, before = self._committer.account.go_back(found, is_alone=is_alone)
+        behind = None if is_alone else self._behind_of(found)
+        self._committer.account.go_back(found, is_alone=is_alone)
         self._committer.go_on_without_log()
-        self._behind = mine, before
+        self._behind = behind
         self.note_came_again(0)
 
     @fail_stop()
@@ -171,30 +194,57 @@ class Pipeline:
         found = in_store.position
         self._carried, self._is_known, self._again = self._counts(), True, AssemblyCounts()
         is_alone = not found.sequence and len(in_store.tail) > 0
-        mine, before = self._committer.account.go_back(found, is_alone=is_alone)
-        self._behind = mine, before
         recalled = recall(in_store, self.group, self._config, self._dead_letters)
-        there = {int(row["session"]): int(row["settled"]) for row in recalled.state.sessions}
-        had = self._assembly.sessions.committed()
-        self.lost_of = {session: (there.get(session, 0), upto) for session, upto in had.items()}
-        if mine.readings + before:
-            self._announcements.commits_lost(self.durability)
+        self._note_lost_of(recalled)
+        if not is_alone:
+            self._note_behind(self._behind_of(found))
+        self._committer.account.go_back(found, is_alone=is_alone)
         self._is_live, self.begins_again = False, True
         self._make(recalled, after=max(self._backlog.last, found.sequence))
         self._holds_back = False
         self._committer.go_on_with(self._backlog, found)
 
+    def _note_lost_of(self, recalled: Recalled) -> None:
+        there = {int(row["session"]): int(row["settled"]) for row in recalled.state.sessions}
+        had = {session: upto for session, (_, upto) in self.lost_of.items()}  # where it has not come again by now
+        for session, upto in self._assembly.sessions.committed().items():
+            had[session] = max(upto, had.get(session, 0))
+        self.lost_of = {session: (there.get(session, 0), upto) for session, upto in had.items()}
+
+    def _behind_of(self, found: JournalPosition) -> "Behind":
+        account, known = self._committer.account, self._behind
+        at_start = account.at_start.readings if known is None else known.at_start
+        reached = max(account.acknowledged.readings, 0 if known is None else known.reached)
+        return Behind(at_start=at_start, reached=reached, found=found.readings)
+
+    def _note_behind(self, behind: "Behind") -> None:
+        if not behind.readings:
+            return
+        self._announcements.commits_lost(self.durability)
+        # What comes again of earlier processes comes in, as far as this one is concerned.
+        self._change_received(behind.before - (0 if self._behind is None else self._behind.before))
+        self._behind = behind
+
     def note_came_again(self, readings: int) -> None:
-        """So many readings that the database had lost came from the log again; the others are lost."""
-        mine, before = self._behind
-        self._behind, self.lost_of = (Amount(), 0), {}
-        lost = max(0, mine.readings + before - readings)
-        own = min(lost, mine.readings)
-        self.lost.change(0, own, 0)
-        if lost > own:
-            self.note_lost(lost - own, "database")
-        if lost:
-            self._announcements.readings_lost(self.durability, lost)
+        """So many readings that the database had lost came from the log again; the others are lost.
+
+        The log has let go of the oldest.
+        """
+        behind, self._behind, self.lost_of = self._behind, None, {}
+        if behind is None or readings >= behind.readings:
+            return
+        lost = behind.readings - readings
+        before = min(lost, behind.before)
+        self.lost.change(0, lost - before, 0)
+        if before:
+            self.note_lost(before, "database")
+            if self._kept is not None:
+                self._change_received(-before)
+        self._announcements.readings_lost(self.durability, lost)
+
+    def _change_received(self, readings: int) -> None:
+        self._carried.received += readings
+        self._carried.accepted += readings
 
     def go_beyond_known(self) -> None:
         """What goes through from now on was not counted before."""
@@ -346,6 +396,10 @@ class Pipeline:
     def kept(self, column: int, upto: int) -> None:
         """Take note of how far the log has a sender's readings on the disk."""
         self._assembly.receipts.kept(column, upto)
+
+    def refused_below(self, column: int, number: int) -> int:
+        """How many readings of a connection below a number were refused; see `Receipts`."""
+        return self._assembly.receipts.refused_below(column, number)
 
     def come(self, columns: Array) -> Array:
         """The number after the last reading received of each of these columns: int64, shape (columns,)."""

@@ -141,6 +141,10 @@ class Receipts:
             until, before = owed.pop() if len(owed) >= OWED_MOST else (-1, 0)
             owed.append((max(until, int(last[column])), before + count))
 
+    def refused_below(self, column: int, number: int) -> int:
+        """How many readings of a column below a number were refused, whether this was told or not."""
+        return int(self._refused[column]) + sum(count for last, count in self._owed.get(column, ()) if last < number)
+
     def forget_refusals(self, column: int) -> None:
         """Count the refusals of a column from 0: nobody is told of those before."""
         self._owed.pop(column, None)

@@ -39,9 +39,13 @@ class CatchingUp:
         self._replayed = 0  # the last record that went through
         self._known_upto = 0  # the figures have what came up to this record
 
-    def begin_again(self, upto: int) -> None:
-        """All records up to this one are to be put through again; what a database says of them is its own."""
-        self.found_upto, self._replayed, self._known_upto = upto, 0, upto
+    def begin_again(self, upto: int, *, was_live: bool) -> None:
+        """All records up to this one are to be put through again; what a database says of them is its own.
+
+        was_live: all of them went through; else those did that were put through by now.
+        """
+        self._known_upto = upto if was_live else max(self._known_upto, self._replayed)
+        self.found_upto, self._replayed = upto, 0
 
     async def doubt(self, *, waits: bool) -> None:
         """What was found may have been taken for lost, here or by another daemon: note that before it is committed.

@@ -418,7 +418,9 @@ class Intake:
                 self._columns.settled_upto[joined.column] = stream.before = joined.resume
             self._let_keep(pipeline, joined.column, key, ack)
             if column in before.refused_before:
-                self._columns.refused_before[joined.column] = before.refused_before[column]
+                # Those were told; of these some were refused again just now.
+                again = pipeline.refused_below(joined.column, int(self._done[column]))
+                self._columns.refused_before[joined.column] = before.refused_before[column] - again
         if self._keeper is not None:
             replay.columns.pop(self._streams.nobody, None)
             first = self._streams.nobody_next
@@ -456,7 +458,7 @@ class Intake:
         self._reading = None
         upto = keeper.next - 1
         self.stretches.begin_again(upto)
-        self._catching_up.begin_again(upto)
+        self._catching_up.begin_again(upto, was_live=pipeline is not None)
         await keeper.read_again()
 
     def _leave(self, pipeline: Pipeline) -> None:
