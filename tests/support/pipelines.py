@@ -176,10 +176,10 @@ class Logged:
     """
 
     def __init__(
-        self, intake: Intake, pipeline: Pipeline, following: Following, events: Events, announced: AnnouncedRuns
+        self, folder: Path, intake: Intake, pipeline: Pipeline, following: Following, announced: AnnouncedRuns
     ) -> None:
-        self.intake, self.pipeline, self.following = intake, pipeline, following
-        self.events, self.announced = events, announced
+        self.folder = folder
+        self.intake, self.pipeline, self.following, self.announced = intake, pipeline, following, announced
         self._columns: list[int] = []
         self._next: list[int] = []
         intake.subscribe(Subscriber(moved=self._move))
@@ -221,6 +221,11 @@ class Logged:
         """Do what the daemon does a few times a second."""
         self.intake.look()
         self.pipeline.look()
+
+    @property
+    def said(self) -> list[str]:
+        """The events, the newest first."""
+        return [event.text for event in self.intake._events.newest()]
 
     @property
     def is_idle(self) -> bool:
@@ -331,7 +336,7 @@ async def _recovered(
         if intake.log is not None and found.was_elsewhere:
             await intake.doubt(waits=not intake.log.has_deferred)
         following = Following(intake, pipeline, announced, store, config)
-        logged[group.name] = Logged(intake, pipeline, following, events, announced)
+        logged[group.name] = Logged(folder, intake, pipeline, following, announced)
     return logged
 
 
