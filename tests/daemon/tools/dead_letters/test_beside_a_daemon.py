@@ -13,7 +13,6 @@ import pytest
 
 from daemon.pipeline.dead_letters import DeadLetters, Letter, Reason, folder_of
 from daemon.tools.dead_letters import command, folder
-from schemas.batch import JournalPosition
 from tests.daemon.pipeline.dead_letters.test_folder import take
 from tests.support.batches import batch_of, readings_of
 from tests.support.disks import REAL
@@ -28,20 +27,20 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def daemon(file: Path) -> DeadLetters:
-    """Triggers 1 to 4, a segment each, as a daemon holds them that daemons before have kept; no block comes again."""
+    """Triggers 1 to 4, a segment each, as a daemon holds them that daemons before have kept."""
     group = group_in(file)
 
-    def opened() -> DeadLetters:
+    def opened(journal: int) -> DeadLetters:
         letters = DeadLetters(folder_of(file.parent / "state", "bpm"), group, REAL)
-        assert letters.open(position=JournalPosition(sequence=4)) == []
+        assert letters.open(journal=journal) == []
         return letters
 
     for number in (1, 2, 3, 4):
-        letters = opened()
+        letters = opened(number)
         readings = readings_of(group, np.array([number]), np.array([number * 1000]), np.random.default_rng(number))
         await letters.keep(letters.address([(batch_of(group, number, readings), Reason("out of range"))], number))
         letters.close()
-    return opened()
+    return opened(5)
 
 
 @pytest.fixture

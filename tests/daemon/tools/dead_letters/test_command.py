@@ -21,8 +21,6 @@ from daemon.core.configuration import load_config
 from daemon.pipeline.closed_blocks import aside_parts
 from daemon.pipeline.dead_letters import DeadLetters, Outcome, Reason, folder_of
 from daemon.pipeline.journal import Amount
-from daemon.pipeline.journal.identity import Identity
-from daemon.tools.dead_letters import offline
 from daemon.tools.dead_letters.causes import lines_of
 from daemon.tools.dead_letters.export import export_npz
 from daemon.tools.dead_letters.retry import Retry
@@ -221,38 +219,6 @@ async def test_a_reconciliation_without_an_answer_of_the_daemon_leaves_the_files
     )
     assert (await survey.of_group(section, lambda name: None)).dead == kept.amount
     assert await keep_another(kept, group_in(file)) == letters_of(file).amount
-
-
-@pytest.mark.parametrize("what", ["retry", "discard"])
-@pytest.mark.parametrize("starts", [0, 1])
-async def test_what_is_done_with_without_a_daemon_is_known_when_its_block_comes_again(
-    file: Path, monkeypatch: pytest.MonkeyPatch, what: str, starts: int
-) -> None:
-    """The daemon was killed after it kept the letter, and before the database was at its block; at each start since
-    then the journal took another id.
-    """
-    group = group_in(file)
-    folder = file.parent / "state" / "journal" / "bpm"
-    folder.mkdir(parents=True)
-    journal = Identity(folder, REAL)
-    journal.choose()
-    journal.take(1)
-    letters = DeadLetters(folder_of(file.parent / "state", "bpm"), group, REAL)
-    letters.open(journal=journal.id)
-    await keep_another(letters, group)
-    for _ in range(starts):
-        journal.succeed(())
-        journal.take(journal.next)
-    if what == "retry":
-        monkeypatch.setattr(offline, "store_of", lambda loaded: MemoryStore({"bpm": group}))
-        outcomes: list[dict[str, Outcome]] = []
-        await offline.retry(load_config(file), [group], outcomes.append, lambda group, readings: None)
-        assert (outcomes[0]["bpm"].letters, outcomes[0]["bpm"].committed, outcomes[0]["bpm"].running) == (1, 1, False)
-    else:
-        assert (await offline.discard(load_config(file), [group]))["bpm"]["readings"] == 3
-    letters = DeadLetters(letters._folder, group, REAL)
-    letters.open(journal=journal.id, formerly=journal.ids)
-    assert (letters.amount, letters.of_block(2)) == (Amount(), {(1, 9)})
 
 
 class Busy(BaseHTTPRequestHandler):

@@ -296,7 +296,7 @@ def test_what_waits_in_the_journal_is_told(tmp_path: Path, state_dir: Path) -> N
 
 
 @pytest.mark.slow
-def test_what_came_before_the_database_answered_is_told_with_a_daemon_and_without_one(tmp_path: Path, state_dir: Path) -> None:
+def test_what_came_before_the_database_answered_is_told(tmp_path: Path, state_dir: Path) -> None:
     server = ThrowawayPostgresql(state_dir)
     file = configured(tmp_path, server.start())
     try:
