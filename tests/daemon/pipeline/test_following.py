@@ -17,7 +17,7 @@ from schemas.wire import Ack
 from tests.daemon.pipeline.test_placing import unaccounted
 from tests.support.kills import copy_of
 from tests.support.pipelines import Logged, eventually, journaling
-from tests.support.readings import make_block, make_group, whole
+from tests.support.readings import make_block, make_group, time_of, whole
 
 GROUP = make_group()
 RISK_MS = 60_000.0
@@ -370,20 +370,20 @@ async def test_what_is_a_dead_letter_does_not_come_again(tmp_path: Path) -> None
 
 async def test_what_was_set_aside_does_not_come_again(tmp_path: Path) -> None:
     store = new_store()
-    async with journaling(store, GROUP, tmp_path, RISK_MS, assembly={"timeout_ms": 5.0}) as logged:
+    async with journaling(store, GROUP, tmp_path, RISK_MS) as logged:
         column = logged.connect(session=1).column
         await commit(logged, column, 1)
         flushed = copy.deepcopy(store._groups["bpm"])
-        ahead = make_block(GROUP, [(10**9, 3)])
-        ahead["epoch"] = 7
-        logged.send(column, ahead)
+        other = make_block(GROUP, [(1, 3)], when=lambda trigger: time_of(trigger) + 5)
+        other["epoch"] = 7
+        logged.send(column, other)
         await eventually(lambda: logged.figures().letters_aside == 1)
         await commit(logged, column, 2)
         put_back(store, flushed)
         await commit(logged, column, 3)
         assert stored(store) == keys(1, 2, 3)
         figures = logged.figures()
-        assert (figures.letters_aside, figures.aside) == (1, {"ahead": 1})
+        assert (figures.letters_aside, figures.aside) == (1, {"conflict": 1})
         assert logged.acknowledged()[0][column] == 16
 
 
