@@ -93,21 +93,21 @@ async def counted(dsn: str) -> tuple[int, int, int]:
         await connection.close()
 
 
-async def test_what_was_spooled_survives_the_daemon_while_the_database_is_away(tmp_path: Path) -> None:
+async def test_what_was_received_survives_the_daemon_while_the_database_is_away(tmp_path: Path) -> None:
     async with own_server() as (server, dsn):
         with logging_daemon(tmp_path, dsn) as daemon:
             await send(daemon.port, 1, 50, Ack.COMMITTED)
             await server.stop()
-            assert await send(daemon.port, 51, 400, Ack.SPOOLED) == 400 * INSTRUMENTS
+            assert await send(daemon.port, 51, 400, Ack.RECEIVED) == 400 * INSTRUMENTS
             assert balanced(daemon.group())
             daemon.run.end(signal.SIGKILL)
         await server.start()
         with logging_daemon(tmp_path, dsn) as daemon:
-            until(lambda: daemon.group()["triggers"]["waiting"] == 0, "what was left is committed")
+            until(lambda: daemon.group()["readings"]["waiting"] == 0, "what was left is committed")
             group = daemon.group()
-            assert group["readings"]["recovered"] == group["readings"]["committed"] == 400 * INSTRUMENTS
+            assert group["readings"]["received"] == group["readings"]["committed"] == 400 * INSTRUMENTS
             assert balanced(group)
-            assert "were left in the journal" in daemon.run.said
+            assert "4800 readings of the journal went through assembly again" in daemon.run.said
             assert await counted(dsn) == (450 * INSTRUMENTS, 450 * INSTRUMENTS, 450)
             # What comes again of it is recognised, and what is new goes on.
             await send(daemon.port, 441, 20, Ack.COMMITTED)
@@ -122,14 +122,14 @@ async def test_more_waits_than_memory_holds(tmp_path: Path) -> None:
             await send(daemon.port, 1, 1, Ack.COMMITTED)
             await server.stop()
             for k in range(20):
-                await send(daemon.port, 2 + 200 * k, 200, Ack.SPOOLED)
+                await send(daemon.port, 2 + 200 * k, 200, Ack.RECEIVED)
             group = daemon.group()
             assert group["triggers"]["waiting"] == 4000
             assert group["backlog_mib"] < 1.0
             assert group["journal_mib"] > 1.5
             assert not group["backpressure"]
             await server.start()
-            until(lambda: daemon.group()["triggers"]["waiting"] == 0, "all is committed")
+            until(lambda: daemon.group()["readings"]["waiting"] == 0, "all is committed")
             assert await counted(dsn) == (4001 * INSTRUMENTS, 4001 * INSTRUMENTS, 4001)
             assert balanced(daemon.group())
             assert daemon.run.end() == 0
@@ -140,7 +140,7 @@ async def test_a_full_journal_holds_senders_back_and_loses_nothing(tmp_path: Pat
         with logging_daemon(tmp_path, dsn, memory=0.25, journal=2.0) as daemon:
             await send(daemon.port, 1, 1, Ack.COMMITTED)
             await server.stop()
-            sending = asyncio.create_task(send(daemon.port, 2, 40_000, Ack.SPOOLED))
+            sending = asyncio.create_task(send(daemon.port, 2, 40_000, Ack.RECEIVED))
             await asyncio.to_thread(until, lambda: daemon.group()["backpressure"], "senders are held back")
             assert not sending.done()
             sending.cancel()
@@ -148,9 +148,9 @@ async def test_a_full_journal_holds_senders_back_and_loses_nothing(tmp_path: Pat
                 await sending
             until(lambda: daemon.group()["backpressure"], "senders are held back")
             assert daemon.group()["journal_mib"] <= 2.0
-            assert "the journal takes nothing" in daemon.run.said
+            assert "the journal cannot be written" in daemon.run.said
             await server.start()
-            until(lambda: daemon.group()["triggers"]["waiting"] == 0 and not daemon.group()["backpressure"], "drained")
+            until(lambda: daemon.group()["readings"]["waiting"] == 0 and not daemon.group()["backpressure"], "drained")
             group = daemon.group()
             assert balanced(group)
             found = await counted(dsn)
@@ -165,13 +165,13 @@ async def test_the_end_leaves_in_the_journal_what_the_database_does_not_take(
         with logging_daemon(tmp_path, dsn) as daemon:
             await send(daemon.port, 1, 1, Ack.COMMITTED)
             await server.stop()
-            await send(daemon.port, 2, 30, Ack.SPOOLED)
+            await send(daemon.port, 2, 30, Ack.RECEIVED)
             assert daemon.run.end() == 0
             assert "360 readings could not be committed" in daemon.run.said
             assert "stay in the journal" in daemon.run.said
         await server.start()
         with logging_daemon(tmp_path, dsn) as daemon:
-            until(lambda: daemon.group()["triggers"]["waiting"] == 0, "what was left is committed")
+            until(lambda: daemon.group()["readings"]["waiting"] == 0, "what was left is committed")
             assert (await counted(dsn))[1] == 31 * INSTRUMENTS
             assert daemon.run.end() == 0
 
@@ -204,11 +204,11 @@ async def test_a_database_that_is_put_back_while_no_daemon_runs_is_noticed(tmp_p
             assert daemon.run.end() == 0
 
 
-async def test_without_a_journal_spooled_is_refused(tmp_path: Path) -> None:
+async def test_without_a_journal_received_is_refused(tmp_path: Path) -> None:
     async with own_server() as (_, dsn):
         with logging_daemon(tmp_path, dsn, journal=0) as daemon:
             with pytest.raises(ProtocolError, match="keeps no journal; use ack=committed"):
-                await send(daemon.port, 1, 1, Ack.SPOOLED)
+                await send(daemon.port, 1, 1, Ack.RECEIVED)
             await send(daemon.port, 1, 5, Ack.COMMITTED)
             assert (await counted(dsn))[1] == 5 * INSTRUMENTS
             assert daemon.run.end() == 0
