@@ -244,10 +244,12 @@ async def journaling(
     group: InstrumentGroup,
     folder: Path,
     risk_ms: float = 0,
+    *,
+    outside: Outside = REAL,
     **sections: dict[str, float],
 ) -> AsyncIterator[Logged]:
     """One group of `journaling_each`."""
-    async with journaling_each(store, [group], folder, risk_ms, **sections) as logged:
+    async with journaling_each(store, [group], folder, risk_ms, outside=outside, **sections) as logged:
         yield logged[group.name]
 
 

@@ -3,8 +3,6 @@
 import asyncio
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,17 +13,14 @@ from hypothesis import strategies as st
 
 from backends.base import StoreUnavailable
 from daemon.core.monitoring.events import Events
-from daemon.core.outside import Outside
-from daemon.pipeline.announced import AnnouncedRuns
 from daemon.pipeline.assembly import Origin
-from daemon.pipeline.intake import Intake, Subscriber, open_intake
+from daemon.pipeline.intake import open_intake
 from daemon.pipeline.pipeline import Pipeline
 from schemas.batch import JournalPosition, Stream
 from schemas.folders.blocks import Insertion
 from schemas.folders.reports import intervals_of
 from schemas.wire import Ack
 from tests.support.disks import REAL, StoppedClock
-from tests.support.kills import copy_of
 from tests.support.pipelines import configured, eventually, journaling
 from tests.support.reports import CURRENTS, NAN, expected, in_folder, readings_of, reporting_to_memory
 
@@ -37,16 +32,6 @@ REPORTS = st.lists(
 async def done(pipeline: Pipeline, *columns: int) -> None:
     """Wait until all is in the database or the dead letters."""
     await eventually(lambda: pipeline.waiting.readings == 0 and pipeline.figures().store_problem is None)
-
-
-@asynccontextmanager
-async def taking_in(pipeline: Pipeline, folder: Path, outside: Outside = REAL) -> AsyncIterator[Intake]:
-    """The way in to a pipeline, as sources have it."""
-    intake = await open_intake(CURRENTS, configured(), folder, Events(), outside=outside)
-    intake.start()
-    await intake.catch_up(pipeline, AnnouncedRuns(folder, outside, Events()))
-    yield intake
-    await intake.end()
 
 
 def values_of(reports: list[tuple[int, int, int, float]]) -> list[float]:
@@ -164,15 +149,16 @@ async def test_what_cannot_be_a_report_is_refused_or_set_aside(tmp_path: Path) -
     now = time.time_ns()
     block = readings_of([(0, 0, 1.0), (5, 7, 1.0), (0, -4, 1.0), (1, 8, 2.0), (1, now + 2 * 3600 * 10**9, 9.0)])
     block["volt"][3] = np.inf
-    async with journaling(store, CURRENTS, tmp_path) as pipeline, taking_in(pipeline, tmp_path) as intake:
+    async with journaling(store, CURRENTS, tmp_path) as pipeline:
+        intake = pipeline.intake
         column = intake.connect(ack=Ack.COMMITTED).column
         intake.receive(block, Origin.of(column, 0, 5))
-        await eventually(lambda: pipeline.acknowledged()[0][column] == 5)
+        await eventually(lambda: intake.acknowledged()[0][column] == 5)
         figures = pipeline.figures()
         assert figures.refused == {"unknown_instrument": 1, "impossible_time": 1}
         assert figures.aside == {"partial": 1, "future": 1}
         assert figures.committed.readings == 1
-        assert pipeline.acknowledged()[1][column] == 2
+        assert intake.acknowledged()[1][column] == 2
     ((channel, since, _, value),) = await in_folder(folders)
     assert (channel, value) == (0, 1.0)
     assert now <= since <= time.time_ns()  # a time of 0 is that of the receipt
@@ -187,7 +173,7 @@ async def test_a_database_that_is_away_is_waited_for(tmp_path: Path) -> None:
         pipeline.receive(readings_of([(0, 2, 2.0)]))
     async with journaling(store_now(store, folders), CURRENTS, tmp_path) as pipeline:
         await done(pipeline)
-        assert pipeline.figures().recovered.readings == 2
+        assert pipeline.figures().committed.readings == 2
     assert await in_folder(folders) == expected([(0, 1, 1.0), (0, 2, 2.0)])
 
 
@@ -196,39 +182,29 @@ def store_now(store, folders):
     return store
 
 
-async def test_the_intakes_log_lets_go_of_reports_that_are_stored(tmp_path: Path) -> None:
+async def test_the_log_lets_go_of_reports_that_are_stored(tmp_path: Path) -> None:
     store, folders = await reporting_to_memory()
+    reports = [(0, 10, 1.0), (1, 20, 2.0), (0, 30, NAN)]
     async with journaling(store, CURRENTS, tmp_path) as pipeline:
-        intake = await open_intake(CURRENTS, configured(), tmp_path, Events(), outside=REAL)
-        intake.start()
-        joined = intake.connect(ack=Ack.RECEIVED, session=5)  # before there is a pipeline
-        reports = [(0, 10, 1.0), (1, 20, 2.0), (0, 30, NAN)]
-        intake.receive(readings_of(reports[:2]), Origin.of(joined.column, 0, 2))
-        await eventually(lambda: intake.acknowledged()[0][joined.column] == 2)
-        moved: dict[int, int] = {}
-        intake.subscribe(Subscriber(moved=moved.update))
-        await intake.catch_up(pipeline, AnnouncedRuns(tmp_path, REAL, Events()))
-        column = moved[joined.column]
-        intake.receive(readings_of(reports[2:]), Origin.of(column, 2, 1))
-        await eventually(lambda: intake.acknowledged()[0][column] == 3)
-
-        def is_empty() -> bool:
-            pipeline.look()
-            intake.look()
-            return intake.log_state is not None and intake.log_state.nbytes == 0
-
-        await eventually(is_empty)
-        await intake.end()
+        column = pipeline.connect(ack=Ack.RECEIVED, session=5).column
+        folders.fail_with(StoreUnavailable("away"))
+        pipeline.send(column, readings_of(reports[:2]))
+        await eventually(lambda: pipeline.acknowledged()[0][column] == 2)
+        folders.fail_with(None)
+        pipeline.send(column, readings_of(reports[2:]))
+        await eventually(lambda: pipeline.acknowledged()[0][column] == 3)
+        await eventually(lambda: pipeline.intake.state.nbytes == 0)
     assert await in_folder(folders) == expected(reports)
 
 
 async def test_a_session_goes_on_behind_what_is_stored_after_a_kill(tmp_path: Path) -> None:
     """So that a report without a time of its own is stored once."""
     store, folders = await reporting_to_memory()
-    async with journaling(store, CURRENTS, tmp_path) as pipeline, taking_in(pipeline, tmp_path) as intake:
+    async with journaling(store, CURRENTS, tmp_path) as pipeline:
+        intake = pipeline.intake
         column = intake.connect(ack=Ack.COMMITTED, session=77).column
         intake.receive(readings_of([(0, 0, 1.0), (1, 0, 2.0)]), Origin.of(column, 0, 2))
-        await eventually(lambda: pipeline.acknowledged()[0][column] == 2)
+        await eventually(lambda: intake.acknowledged()[0][column] == 2)
     stored = await store.position(CURRENTS.name, Stream.JOURNAL)
     assert stored is not None
     assert stored.readings == 2
@@ -244,7 +220,8 @@ async def test_reports_without_a_time_that_come_together_are_stored_in_the_order
     """As after an outage: the value that holds in the end is the one that was reported last."""
     store, folders = await reporting_to_memory()
     block = readings_of([(0, 0, value) for value in values])
-    async with journaling(store, CURRENTS, tmp_path) as pipeline, taking_in(pipeline, tmp_path) as intake:
+    async with journaling(store, CURRENTS, tmp_path) as pipeline:
+        intake = pipeline.intake
         column = intake.connect(ack=Ack.COMMITTED, session=77, first=0, upto=0).column
         before = time.time_ns()
         intake.receive(block, Origin.of(column, 0, len(block)))
@@ -267,7 +244,8 @@ async def test_the_times_that_are_given_ascend_where_the_clock_is_set_back_also_
     outside = replace(REAL, clock=clock)
     sent = 0
     for _ in range(3):
-        async with journaling(store, CURRENTS, tmp_path) as pipeline, taking_in(pipeline, tmp_path, outside) as intake:
+        async with journaling(store, CURRENTS, tmp_path, outside=outside) as pipeline:
+            intake = pipeline.intake
             column = intake.connect(ack=ack, session=77, first=sent, upto=sent).column
             for _ in range(2):
                 intake.receive(readings_of([(0, 0, float(sent))]), Origin.of(column, sent, 1))
@@ -283,7 +261,8 @@ async def test_a_clock_that_is_set_back_by_more_than_an_hour_is_followed(tmp_pat
     store, folders = await reporting_to_memory()
     clock = StoppedClock()
     outside = replace(REAL, clock=clock)
-    async with journaling(store, CURRENTS, tmp_path) as pipeline, taking_in(pipeline, tmp_path, outside) as intake:
+    async with journaling(store, CURRENTS, tmp_path, outside=outside) as pipeline:
+        intake = pipeline.intake
         for value in (1.0, 2.0, 3.0):
             intake.receive(readings_of([(0, 0, value)]))
             clock.move(-2 * 3600)
@@ -313,38 +292,6 @@ async def test_a_report_of_the_intakes_log_has_the_same_time_again_after_a_kill_
         await intake.end()
         clock.move(-60)
     assert times == sorted(set(times))
-    async with journaling(store, CURRENTS, tmp_path) as pipeline, taking_in(pipeline, tmp_path, outside):
+    async with journaling(store, CURRENTS, tmp_path, outside=outside) as pipeline:
         await done(pipeline)
     assert await in_folder(folders) == expected((0, time_ns, float(k)) for k, time_ns in enumerate(times))
-
-
-@pytest.mark.parametrize("has_times", [False, True])
-async def test_what_the_log_has_behind_a_gap_is_stored_and_without_a_time_once_more_when_it_is_sent_again(
-    tmp_path: Path, has_times: bool
-) -> None:
-    """With the first of two reports only what its sender sends again is left: the second has to lie behind that, too.
-
-    The sender asks for `committed`, and then for `received`; the daemon is killed before its journal is written.
-    """
-    store, folders = await reporting_to_memory()
-    times = [1000, 1001] if has_times else [0, 0]
-    killed = tmp_path / "killed"
-    async with journaling(store, CURRENTS, tmp_path) as pipeline, taking_in(pipeline, tmp_path) as intake:
-        folders.fail_with(StoreUnavailable("away"))
-        column = intake.connect(ack=Ack.COMMITTED, session=77, first=0, upto=0).column
-        intake.receive(readings_of([(0, times[0], 0.0)]), Origin.of(column, 0, 1))
-        intake.disconnect(column)
-        column = intake.connect(ack=Ack.RECEIVED, session=77, first=0, upto=1).column
-        intake.receive(readings_of([(0, times[1], 1.0)]), Origin.of(column, 1, 1))
-        await eventually(lambda: intake.log_state is not None and intake.log_state.synced == 2)
-        assert intake.acknowledged()[0][column] == 0
-        copy_of(tmp_path / "intake", killed / "intake")
-    folders.fail_with(None)
-    async with journaling(store, CURRENTS, killed) as pipeline, taking_in(pipeline, killed) as intake:
-        joined = intake.connect(ack=Ack.RECEIVED, session=77, first=0, upto=2)
-        assert joined.resume == 0
-        for number in range(2):
-            intake.receive(readings_of([(0, times[number], float(number))]), Origin.of(joined.column, number, 1))
-        await eventually(lambda: intake.acknowledged()[0][joined.column] == 2)
-        await done(pipeline)
-    assert values_of(await in_folder(folders)) == ([0.0, 1.0] if has_times else [1.0, 0.0, 1.0])
