@@ -176,7 +176,7 @@ async def test_what_a_later_start_sets_aside_is_counted(tmp_path: Path) -> None:
     async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
         await eventually(lambda: not pipeline.figures().waiting.blocks)
         readings = _readings(pipeline.figures(), NO_RATES)
-        assert (readings.recovered, readings.aside, readings.unaccounted) == (10, {"older": 10}, 0)
+        assert (readings.received, readings.aside, readings.unaccounted) == (10, {"older": 10}, 0)
         assert letters(pipeline) == {int(AsideReason.DROPPED): 10}
 
 

@@ -7,9 +7,8 @@ import numpy as np
 from backends.base import BatchRejected, StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.pipeline.durable_state import DurableState
-from daemon.pipeline.journal import Amount
 from daemon.pipeline.pipeline import Pipeline
-from daemon.pipeline.recovery import RecoveredGroup, runs_of
+from daemon.pipeline.recovery import Recalled, RecoveredGroup, runs_of
 from schemas.batch import Batch, JournalPosition
 from schemas.queries import LedgerTail, WindowReadings
 from schemas.readings import Array, InstrumentGroup
@@ -152,13 +151,11 @@ def test_an_epoch_of_which_only_the_ledger_tells_keeps_its_run() -> None:
     history = history_of(GROUP, 1, 2, run=4)
     history["epoch"] = 9
     group = RecoveredGroup(
-        rows=history,
-        history=history,
+        recalled=Recalled(history=history, state=DurableState(runs={3: 1}), letters=np.empty(0, GROUP.record)),
         position=JournalPosition(sequence=0),
-        journal=None,
-        amount=Amount(),
         dead_letters=None,
-        state=DurableState(runs={3: 1}),
+        id=1,
+        formerly=frozenset(),
     )
     runs = runs_of([group])
     assert (runs.known(9), runs.known(3), runs.known(10), runs.begin(10)) == (4, 1, None, 5)
