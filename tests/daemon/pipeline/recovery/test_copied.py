@@ -1,59 +1,67 @@
-"""A copy of the state folder was written from meanwhile: the journal of the other is not taken for what it has."""
+"""A copy of the state folder was written from meanwhile: the log of the other is not taken for what it has."""
 
 from pathlib import Path
 
 from backends.base import StoreUnavailable
 from backends.memory.store import MemoryStore
-from daemon.pipeline.assembly import Origin
-from daemon.pipeline.pipeline import Pipeline
+from schemas.readings import Array
+from schemas.wire import Ack
 from tests.support.kills import copy_of
-from tests.support.pipelines import eventually, journaling
+from tests.support.pipelines import Logged, eventually, journaling
 from tests.support.readings import make_group, whole
 
 GROUP = make_group()
 
 
-def send(pipeline: Pipeline, column: int, *triggers: int) -> None:
-    for trigger in triggers:
-        block = whole(GROUP, trigger)
-        block["epoch"] = 7
-        pipeline.receive(block, Origin.of(column, 5 * (trigger - 1), 5))
+def of_epoch(*triggers: int) -> Array:
+    block = whole(GROUP, *triggers)
+    block["epoch"] = 7
+    return block
 
 
-async def test_what_was_spooled_before_a_daemon_ran_from_a_copy_is_stored(tmp_path: Path) -> None:
+def join(logged: Logged, first: int = 0) -> int:
+    return logged.connect(session=1, first=first, ack=Ack.RECEIVED).column
+
+
+def triggers_in(store: MemoryStore) -> list[int]:
+    return sorted(store._groups["bpm"].rows()["trigger"].tolist())
+
+
+async def test_what_was_received_before_a_daemon_ran_from_a_copy_is_stored(tmp_path: Path) -> None:
     store, here, copied = MemoryStore({"bpm": GROUP}), tmp_path / "here", tmp_path / "copied"
-    async with journaling(store, GROUP, here) as pipeline:
-        column = pipeline.connect(session=1).column
-        send(pipeline, column, 1, 2)
-        await eventually(lambda: not pipeline.waiting.blocks)
+    async with journaling(store, GROUP, here) as logged:
+        column = join(logged)
+        logged.send(column, of_epoch(1, 2))
+        await eventually(lambda: logged.is_idle)
         copy_of(here, copied)
         store.fail_with(StoreUnavailable("away"))
-        send(pipeline, column, 3, 4)
-        await eventually(lambda: pipeline.acknowledged()[0][column] == 20)
+        logged.send(column, of_epoch(3, 4))
+        await eventually(lambda: logged.acknowledged()[0][column] == 20)
     store.fail_with(None)
-    async with journaling(store, GROUP, copied) as pipeline:
-        send(pipeline, pipeline.connect(session=1, first=20).column, *range(5, 10))
-        await eventually(lambda: pipeline.figures().committed.triggers == 5)
-    async with journaling(store, GROUP, here) as pipeline:
-        await eventually(lambda: not pipeline.waiting.blocks)
-        assert pipeline.figures().letters_aside == 0
-    assert sorted(store._groups["bpm"].rows()["trigger"].tolist()) == list(range(1, 10))
+    async with journaling(store, GROUP, copied) as logged:
+        logged.send(join(logged, 20), of_epoch(*range(5, 10)))
+        await eventually(lambda: logged.is_idle)
+    async with journaling(store, GROUP, here) as logged:
+        await eventually(lambda: logged.is_idle)
+        assert logged.figures().letters_aside == 0
+    assert triggers_in(store) == list(range(1, 10))
 
 
 async def test_over_many_starts_what_is_left_is_committed_as_it_stands(tmp_path: Path) -> None:
     store = MemoryStore({"bpm": GROUP})
     for life in range(4):
-        async with journaling(store, GROUP, tmp_path) as pipeline:
-            column = pipeline.connect(session=1, first=5 * life).column
+        async with journaling(store, GROUP, tmp_path) as logged:
+            column = join(logged, 5 * (life + 1) if life else 0)
             if not life:
-                send(pipeline, column, 1)
-                await eventually(lambda p=pipeline: not p.waiting.blocks)
+                logged.send(column, of_epoch(1))
+                await eventually(lambda logged=logged: logged.is_idle)
             store.fail_with(StoreUnavailable("away"))
-            send(pipeline, column, life + 2)
-            await eventually(lambda p=pipeline, c=column, n=life: p.acknowledged()[0][c] == 5 * n + 10)
+            logged.send(column, of_epoch(life + 2))
+            upto = 5 * life + 10
+            await eventually(lambda logged=logged, at=column, upto=upto: logged.acknowledged()[0][at] == upto)
         store.fail_with(None)
-    async with journaling(store, GROUP, tmp_path) as pipeline:
-        assert pipeline.figures().recovered.triggers == 4
-        await eventually(lambda: not pipeline.waiting.blocks)
-        assert pipeline.figures().assembled.received == 0
-    assert sorted(store._groups["bpm"].rows()["trigger"].tolist()) == [1, 2, 3, 4, 5]
+    async with journaling(store, GROUP, tmp_path) as logged:
+        await eventually(lambda: logged.is_idle)
+        figures = logged.figures()
+        assert (figures.duplicate, figures.letters_aside, dict(figures.lost_before)) == (0, 0, {})
+    assert triggers_in(store) == [1, 2, 3, 4, 5]

@@ -10,9 +10,8 @@ import pytest
 from backends.base import StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.pipeline.assembly import Origin
-from daemon.pipeline.pipeline import Pipeline
 from tests.support.kills import copy_of
-from tests.support.pipelines import eventually, journaling
+from tests.support.pipelines import Logged, eventually, journaling
 from tests.support.readings import make_group, whole
 
 GROUP = make_group()
@@ -52,7 +51,7 @@ async def two(store: MemoryStore, folder: Path, **sections: dict) -> AsyncIterat
             yield (here, way, column), (there, other_way, there.connect(session=2).column)
 
 
-async def send(pipeline: Pipeline, column: int, first: int, *triggers: int, is_cut: bool = False) -> None:
+async def send(pipeline: Logged, column: int, first: int, *triggers: int, is_cut: bool = False) -> None:
     for k, trigger in enumerate(triggers):
         block = whole(GROUP, trigger)
         block["epoch"] = 7
@@ -65,7 +64,7 @@ def triggers_in(store: MemoryStore) -> list[int]:
     return sorted(store._groups["bpm"].rows()["trigger"].tolist())
 
 
-async def other_journal(pipeline: Pipeline) -> None:
+async def other_journal(pipeline: Logged) -> None:
     await eventually(lambda: "does not follow" in str(pipeline.figures().store_problem))
 
 
