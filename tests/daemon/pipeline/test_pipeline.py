@@ -1,34 +1,20 @@
 """The pipeline of a group: timeouts, backpressure, runs, and what it says of them."""
 
 import asyncio
+import itertools
 from pathlib import Path
 
-import numpy as np
-
+from backends.base import StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.pipeline.assembly import Origin
-from schemas.batch import Aside, ClosedBlock
-from schemas.ledger import ledger_dtype
+from schemas.batch import Batch
 from schemas.readings import Array
-from schemas.states import AsideReason
+from schemas.wire import Ack
 from tests.support.pipelines import eventually, journaling, logging_to_memory
 from tests.support.readings import make_block, make_group, time_of, whole
 
 GROUP = make_group()
 SMALL = {"max_batch_mib": 0.02, "max_waiting_mib": 0.04}
-
-
-def set_aside(readings: Array, reason: AsideReason) -> ClosedBlock:
-    """A closed block of nothing but readings that are set aside."""
-    return ClosedBlock(
-        readings=np.empty((0, GROUP.size), GROUP.record),
-        present=np.empty((0, GROUP.size), bool),
-        ledger=np.empty(0, ledger_dtype(GROUP.size)),
-        late=np.empty(0, GROUP.record),
-        late_of=np.empty(0, np.intp),
-        revised=np.empty(0, ledger_dtype(GROUP.size)),
-        aside=Aside.of(readings, 0, reason),
-    )
 
 
 async def test_incomplete_triggers_close_by_timeout_without_further_readings() -> None:
@@ -124,13 +110,12 @@ async def test_an_epoch_that_changes_with_each_trigger_is_reported_at_once() -> 
         assert logger.pipelines["bpm"].figures().brief_runs == 3
 
 
-async def test_nothing_is_refused_of_what_was_acknowledged_before_however_much_it_is(tmp_path: Path) -> None:
-    """Readings of a journal that comes back, without an epoch: what becomes of them cannot be proven, and is kept."""
-    async with journaling(MemoryStore({"bpm": GROUP}), GROUP, tmp_path) as pipeline:
-        readings = make_block(GROUP, [(trigger, 1) for trigger in range(3000)])
-        pipeline.take_again([set_aside(readings, AsideReason.AMBIGUOUS)])
-        await eventually(lambda: pipeline.figures().dead_letters.readings == 3000)
-        assert pipeline.figures().refused == {}
+def conflicts(*instruments: int, value: int = 0) -> Array:
+    """Other readings for places of trigger 1."""
+    block = make_block(GROUP, [(1, instrument) for instrument in instruments])
+    block["epoch"], block["top_in"] = 7, 100 + value
+    block["time_ns"] += 1 + value
+    return block
 
 
 async def test_what_blocks_of_a_batch_set_aside_is_kept_together(tmp_path: Path) -> None:
@@ -138,34 +123,42 @@ async def test_what_blocks_of_a_batch_set_aside_is_kept_together(tmp_path: Path)
     async with logging_to_memory(GROUP, folder=tmp_path) as logger:
         pipeline = logger.pipelines["bpm"]
         logger.store.serving.clear()
-        pipeline.receive(whole(GROUP, 0))
+        column, sequence = pipeline.connect(session=1).column, itertools.count()
+        stored = whole(GROUP, 1)
+        stored["epoch"] = 7
+        pipeline.receive(stored, Origin.of(column, 0, 5))
         await eventually(lambda: logger.store.begun == 1)
-        for trigger in range(1, 101):
-            pipeline.receive(whole(GROUP, trigger))
-            aside = make_block(GROUP, [(trigger, 1)])
-            pipeline.take_again([set_aside(aside, AsideReason.CONFLICT)])
+        for value in range(100):
+            pipeline.receive(conflicts(1, value=value), Origin.of(column, 5 + next(sequence), 1))
         logger.store.serving.set()
-        await eventually(lambda: pipeline.waiting.triggers == 0)
+        await eventually(lambda: pipeline.waiting.blocks == 0)
         letters = pipeline._dead_letters.pending
         assert [letter.parts for letter in letters] == [100] * 100
-    assert len(await logger.ledger(GROUP)) == 101
+    assert len(await logger.ledger(GROUP)) == 1
 
 
-async def test_what_is_a_dead_letter_is_none_twice_and_not_stored_when_its_block_comes_again(tmp_path: Path) -> None:
+async def test_what_is_a_dead_letter_is_none_twice_and_not_stored_when_it_comes_again(tmp_path: Path) -> None:
+    """The daemon was killed before the database had the position that settles it."""
     store = MemoryStore({"bpm": GROUP})
-    ahead, conflict, other = (make_block(GROUP, [(trigger, 1)]) for trigger in (9, 1, 1))
     stored = whole(GROUP, 1)
-    other["time_ns"] += 1
-    for block in (ahead, conflict, other, stored):
-        block["epoch"] = 7
-    async with journaling(store, GROUP, tmp_path) as pipeline:
-        pipeline.receive(stored.copy())
-        pipeline.take_again([set_aside(ahead, AsideReason.AHEAD), set_aside(conflict, AsideReason.CONFLICT)])
-        await eventually(lambda: pipeline.figures().dead_letters.readings == 2)
-    async with journaling(store, GROUP, tmp_path) as pipeline:
-        pipeline.take_again([set_aside(ahead, AsideReason.AHEAD), set_aside(other, AsideReason.CONFLICT)])
-        await eventually(lambda: pipeline.figures().dead_letters.readings == 3)
-        await eventually(lambda: not pipeline.waiting.blocks)
+    stored["epoch"] = 7
+    async with journaling(store, GROUP, tmp_path) as logged:
+        column = logged.connect(session=1, ack=Ack.RECEIVED).column
+        logged.send(column, stored.copy())
+        await eventually(lambda: logged.is_idle)
+        commit = store.commit
+
+        async def away(_: Batch) -> None:
+            raise StoreUnavailable("away")
+
+        store.commit = away  # type: ignore[method-assign]
+        logged.send(column, conflicts(1, 2))
+        await eventually(lambda: logged.figures().dead_letters.readings == 2)
+        await eventually(lambda: logged.acknowledged()[0][column] == 7)
+    store.commit = commit  # type: ignore[method-assign]
+    async with journaling(store, GROUP, tmp_path) as logged:
+        logged.send(logged.connect(session=1, first=7).column, conflicts(3))
+        await eventually(lambda: logged.is_idle and logged.figures().dead_letters.readings == 3)
         assert len(store._groups["bpm"].everything()) == GROUP.size
 
 
