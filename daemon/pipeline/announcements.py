@@ -152,6 +152,10 @@ class Announcements:
             " `damaged`"
         )
 
+    def position_gone(self) -> None:
+        """The database has all that it acknowledged, and not how far that is: somebody removed the row."""
+        self._warning("its position in the database was gone, and is written again")
+
     def commits_lost(self, durability: Durability) -> None:
         """The database no longer has all that it acknowledged."""
         self._warning(

@@ -182,6 +182,8 @@ class Pipeline:
     async def _go_on_without_log(self) -> None:
         found, is_alone = await self._committer.find()
         behind = None if is_alone else self._behind_of(found)
+        if is_alone:
+            self._announcements.position_gone()
         self._committer.account.go_back(found, is_alone=is_alone)
         self._committer.go_on_without_log()
         self._behind = behind
@@ -196,7 +198,9 @@ class Pipeline:
         is_alone = not found.sequence and len(in_store.tail) > 0
         recalled = recall(in_store, self.group, self._config, self._dead_letters)
         self._note_lost_of(recalled)
-        if not is_alone:
+        if is_alone:
+            self._announcements.position_gone()
+        else:
             self._note_behind(self._behind_of(found))
         self._committer.account.go_back(found, is_alone=is_alone)
         self._is_live, self.begins_again = False, True
