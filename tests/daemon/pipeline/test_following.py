@@ -169,6 +169,7 @@ async def test_a_position_that_an_operator_removed_is_written_again(tmp_path: Pa
         await commit(logged, column, 3)
         assert stored(store) == keys(1, 2, 3)
         assert logged.figures().lost.readings == 0
+        assert any("position in the database was gone" in text for text in logged.said)
     position = await store.position("bpm")
     assert (position.triggers, position.readings) == (3, 15)
 
