@@ -37,6 +37,9 @@ from schemas.readings import Array, InstrumentGroup
 from schemas.sessions import is_private
 from schemas.wire import Ack, ErrorCode, ProtocolError
 
+RECORD_BYTES = 2**20
+"""Bytes of readings that a record has at most: it is written, and let go of, as a whole."""
+
 LOOK_EVERY_NS = 50_000_000
 """What the database has is let go of so often: each time all sessions are looked at."""
 
@@ -324,9 +327,11 @@ class Intake:
     # --- the log ------------------------------------------------------------------------------------------------
 
     def _keep(self, block: Array, origin: Origin, now: Instant) -> None:
-        if len(block):
-            keys = self._columns.keys[origin.column]
-            self._put(self._streams.runs_of(keys, origin.sequence), block.copy(), now)
+        keys = self._columns.keys[origin.column]
+        most = max(1, RECORD_BYTES // block.itemsize)
+        for start in range(0, len(block), most):
+            part = slice(start, start + most)
+            self._put(self._streams.runs_of(keys[part], origin.sequence[part]), block[part].copy(), now)
 
     def _put_run(self, key: int, first: int, kind: RunKind) -> None:
         self._put(np.array([(key, first, 0, kind)], RUN), np.empty(0, self.group.record), self._now())
@@ -334,7 +339,7 @@ class Intake:
     def _put(self, runs: Array, readings: Array, now: Instant) -> None:
         assert self._keeper is not None
         number = self._keeper.put(now.utc_ns, runs, readings, at_once=bool(self._columns.of))
-        self.stretches.add(number, runs, now.monotonic_ns / 1e9)
+        self.stretches.add(number, runs, now.monotonic_ns / 1e9, readings.nbytes)
         self._streams.put(number, runs)
         self._look_full()
 

@@ -16,6 +16,8 @@ from schemas.readings import Array
 from schemas.sessions import is_private
 
 STRETCH_S = 0.05
+STRETCH_BYTES = 2**20
+"""A stretch takes no more when it is so old, or has so many bytes of readings: it is let go of as a whole."""
 
 
 class Closing(Protocol):
@@ -46,6 +48,8 @@ class _Stretch:
     began_s: float
     upto: dict[int, int] = field(default_factory=dict)
     closed_at: int | None = None
+    nbytes: int = 0
+    is_full: bool = False
 
 
 class Stretches:
@@ -105,9 +109,12 @@ class Stretches:
             self._unpin(session)
         self._unread, self._unread_upto = set(), 0
 
-    def add(self, number: int, runs: Array, now_s: float) -> None:
-        """Note a record: RUN, shape (r,)."""
+    def add(self, number: int, runs: Array, now_s: float, nbytes: int = 0) -> None:
+        """Note a record: RUN, shape (r,); nbytes: of its readings."""
+        if self._came and self._came[-1].nbytes + nbytes > STRETCH_BYTES:
+            self._came[-1].is_full = True
         stretch = self._newest(self._came, number, now_s)
+        stretch.nbytes += nbytes
         is_of_readings = runs["kind"] == RunKind.READINGS
         sessions = runs["session"].tolist()
         for session in sessions:
@@ -124,7 +131,8 @@ class Stretches:
 
     def _newest(self, stretches: deque[_Stretch], number: int, now_s: float) -> _Stretch:
         newest = stretches[-1] if stretches else None
-        if newest is None or newest.closed_at is not None or now_s - newest.began_s >= STRETCH_S:
+        is_over = newest is None or newest.is_full or newest.closed_at is not None
+        if newest is None or is_over or now_s - newest.began_s >= STRETCH_S:
             newest = _Stretch(first=number, last=number, began_s=now_s)
             stretches.append(newest)
         newest.last = number
