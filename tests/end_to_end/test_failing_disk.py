@@ -13,8 +13,10 @@ import httpx
 import pytest
 
 from daemon.core.configuration.api_token import stored_token
+from daemon.pipeline.intake_log import readings_in
 from schemas.wire import Ack
 from tests.end_to_end.test_journal import counted, own_server
+from tests.support.disks import REAL
 from tests.support.processes import Daemon, free_port, here, running, until
 from tests.support.sending import INSTRUMENTS, balanced
 from tests.support.sending import send as send_any
@@ -75,12 +77,16 @@ async def execute(dsn: str, statement: str) -> None:
 
 
 def all_is_committed(daemon: Daemon) -> None:
-    until(lambda: group_of(daemon)["triggers"]["waiting"] == 0, "all that waits is committed")
+    until(lambda: group_of(daemon)["readings"]["waiting"] == 0, "all that waits is committed")
 
 
 def only(folder: Path, pattern: str) -> Path:
     (found,) = folder.glob(pattern)
     return found
+
+
+def largest(folder: Path, pattern: str) -> Path:
+    return max(folder.glob(pattern), key=lambda path: path.stat().st_size)
 
 
 def kept(file: Path) -> bool:
@@ -97,10 +103,10 @@ class TestUnreadableSector:
                     await send(daemon.readings, 1, 10)
                     await server.stop()
                     for first in range(11, 211, 10):
-                        await send(daemon.readings, first, 10, Ack.SPOOLED)
+                        await send(daemon.readings, first, 10, Ack.RECEIVED)
                     daemon.run.end(signal.SIGKILL)
                 await server.start()
-                segment = only(disk.mount / "state/journal/bpm", "*.journal")
+                segment = largest(disk.mount / "state/intake/bpm", "*.received")
                 disk.damage(segment, segment.stat().st_size // 2)
                 with logging_daemon(file) as daemon:
                     all_is_committed(daemon)
@@ -109,7 +115,7 @@ class TestUnreadableSector:
                     assert (readings, newest) == (different, 220)
                     assert 120 * INSTRUMENTS < readings < 220 * INSTRUMENTS
                     assert balanced(group_of(daemon))
-                    assert f"{segment.name} in the journal, bytes " in daemon.run.said
+                    assert segment.name in daemon.run.said
                     assert "input/output error" in daemon.run.said
                     assert f"{segment}.unreadable" in daemon.run.said
                     assert daemon.run.end() == 0
@@ -119,7 +125,7 @@ class TestUnreadableSector:
                 with logging_daemon(file) as daemon:
                     assert "input/output error" not in daemon.run.said
 
-    async def test_the_log_of_the_intake(self, tmp_path: Path) -> None:
+    async def test_a_segment_that_was_written_before_the_database_answered(self, tmp_path: Path) -> None:
         port = free_port()
         async with own_server() as (server, dsn):
             await server.stop()
@@ -130,7 +136,7 @@ class TestUnreadableSector:
                     for first in range(1, 201, 10):
                         await send(port, first, 10, Ack.RECEIVED)
                     run.end(signal.SIGKILL)
-                segment = only(disk.mount / "state/intake/bpm", "*.received")
+                segment = largest(disk.mount / "state/intake/bpm", "*.received")
                 disk.damage(segment, segment.stat().st_size // 2)
                 await server.start()
                 with logging_daemon(file) as daemon:
@@ -168,9 +174,8 @@ class TestUnreadableSector:
     @pytest.mark.parametrize(
         "name",
         [
-            "journal/bpm/id",
-            "journal/bpm/acknowledged",
-            "journal/bpm/written-with",
+            "intake/bpm/id",
+            "intake/bpm/acknowledged",
             "dead-letters/bpm/id",
             "dead-letters/bpm/acknowledged",
             "dead-letters/bpm/retried",
@@ -190,7 +195,7 @@ class TestUnreadableSector:
                     await execute(dsn, "ALTER TABLE triggerlog.bpm DROP CONSTRAINT once")
                     here("dead-letters", "retry", str(file), "--daemon", daemon.api)
                     await server.stop()
-                    await send(daemon.readings, 21, 10, Ack.SPOOLED)
+                    await send(daemon.readings, 21, 10, Ack.RECEIVED)
                     assert daemon.run.end() == 0
                 await server.start()
                 path = disk.mount / "state" / name
@@ -227,12 +232,11 @@ def remount(mount: Path, how: str) -> None:
 async def takes_committed_only(daemon: Daemon, state: Path, first: int) -> None:
     """See that a daemon commits 30 triggers, says so alone, and names the folder and the fix."""
     await send(daemon.readings, first, 10)
-    for ack, at in ((Ack.SPOOLED, first + 10), (Ack.RECEIVED, first + 20)):
-        await send(daemon.readings, at, 10, ack)  # acknowledged, since the database has them
+    await send(daemon.readings, first + 10, 20, Ack.RECEIVED)  # acknowledged, since the database has them
     assert balanced(group_of(daemon))
     until(lambda: "journal" in [alarm["key"] for alarm in alarms_of(daemon)], "the alarm comes")
     (alarm,) = [alarm for alarm in alarms_of(daemon) if alarm["key"] == "journal"]
-    assert f"{state / 'journal/bpm'} cannot be written (" in alarm["text"]
+    assert f"{state / 'intake/bpm'} cannot be written (" in alarm["text"]
     assert alarm["fix"].startswith("Make room")
     assert daemon.run.process.poll() is None
 
@@ -240,7 +244,7 @@ async def takes_committed_only(daemon: Daemon, state: Path, first: int) -> None:
 def recovers(daemon: Daemon, state: Path) -> None:
     until(lambda: group_of(daemon)["journal_problem"] is None, "the journal is written again")
     until(lambda: "journal" not in [alarm["key"] for alarm in alarms_of(daemon)], "the alarm goes")
-    assert (state / "journal/bpm/id").stat().st_size
+    assert (state / "intake/bpm/id").stat().st_size
     until(lambda: stored_token(state), "commands find the token")
 
 
@@ -259,7 +263,7 @@ class TestFullDisk:
                     filler.unlink()
                     recovers(daemon, state)
                     await server.stop()
-                    await send(daemon.readings, 61, 10, Ack.SPOOLED)
+                    await send(daemon.readings, 61, 10, Ack.RECEIVED)
                     daemon.run.end(signal.SIGKILL)
                 await server.start()
                 with logging_daemon(file) as daemon:
@@ -278,10 +282,9 @@ class TestFullDisk:
                     await execute(dsn, "ALTER TABLE triggerlog.bpm ADD CHECK (trigger_id <> 5)")
                     await send(daemon.readings, 1, 10)
                     await server.stop()
-                    await send(daemon.readings, 11, 10, Ack.SPOOLED)
-                    await send(daemon.readings, 21, 10, Ack.RECEIVED)
+                    await send(daemon.readings, 11, 20, Ack.RECEIVED)
                     daemon.run.end(signal.SIGKILL)
-                with only(state / "journal/bpm", "*.journal").open("ab") as segment:
+                with largest(state / "intake/bpm", "*.received").open("ab") as segment:
                     segment.write(b"half a record, as a kill leaves it")
                 await server.start()
                 filler = fill(mount)
@@ -292,7 +295,7 @@ class TestFullDisk:
                         all_is_committed(daemon)
                         if how == "full":
                             fill(mount)  # what was committed has made some room
-                            for at, ack in enumerate((Ack.COMMITTED, Ack.SPOOLED, Ack.RECEIVED)):
+                            for at, ack in enumerate((Ack.COMMITTED, Ack.RECEIVED, Ack.RECEIVED)):
                                 await send(daemon.readings, first + 10 * at, 10, ack)
                         else:
                             await takes_committed_only(daemon, state, first)
@@ -308,4 +311,4 @@ class TestFullDisk:
                         recovers(daemon, state)
                         assert group_of(daemon)["dead_letters"]["readings"] == INSTRUMENTS
                         assert daemon.run.end() == 0
-                assert list((state / "journal/bpm/damaged").iterdir())
+                assert readings_in(state / "intake/bpm", REAL.disk) == 0
