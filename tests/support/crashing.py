@@ -1,7 +1,7 @@
 """kill -9 at random moments, again and again, under load: of daemons and of servers, which then begin again.
 
 The load has what a machine has: incomplete triggers, restarts of the numbers, an instrument whose clock is an hour
-ahead, and senders that ask for `spooled` and for `committed`.
+ahead, and senders that ask for `received` and for `committed`.
 """
 
 import asyncio
