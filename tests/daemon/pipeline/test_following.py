@@ -454,6 +454,8 @@ async def test_whatever_happens_all_that_was_acknowledged_is_stored_once(tmp_pat
                 else:
                     await asyncio.sleep(float(rng.random()) * 0.05)
             store.fail_with(None)
+            trigger += 1
+            logged.send(column, of_epoch(trigger))  # a loss shows with the next commit
             await idle(logged)
             sent = 5 * trigger
             await eventually(lambda logged=logged, at=column, upto=sent: logged.acknowledged()[0][at] == upto)

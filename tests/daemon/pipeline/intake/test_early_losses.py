@@ -17,7 +17,7 @@ from tests.support.pipelines import eventually
 from tests.support.readings import whole
 
 FULL = OSError(errno.ENOSPC, "no space left on device")
-UNKEPT = "readings that came since the start are not in the intake's log"
+UNKEPT = "readings that came since the start are not in the journal, and nowhere else"
 
 
 @asynccontextmanager

@@ -536,7 +536,8 @@ async def test_a_daemon_that_ended_in_order_leaves_nothing_that_the_database_lac
         column = life.join(Ack.RECEIVED, 1).column
         life.send(column, 0, of_epoch(whole(GROUP, 1)))
         await eventually(lambda: life.pipeline.figures().committed.triggers == 1)
-        await eventually(lambda: life.intake.state.synced > 1)
+        if risk_ms:
+            await eventually(lambda: life.intake.state.synced > 1)
     folder, position = folder_of(tmp_path, "bpm"), await store.position("bpm")
     sessions = DurableState.decode(position.state).sessions
     settled = dict(zip(sessions["session"].tolist(), sessions["settled"].tolist(), strict=True))

@@ -79,5 +79,5 @@ def test_without_a_note_all_of_it_counts(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path: Path) -> None:
     (tmp_path / "journal" / "bpm" / "acknowledged").mkdir(parents=True)
-    with pytest.raises(CommandFailed, match="cannot be read"):
+    with pytest.raises(CommandFailed, match="cannot be used"):
         refuse_earlier_version(tmp_path, "bpm", REAL.disk)
