@@ -365,16 +365,18 @@ class Pipeline:
         """Count readings that are proven lost before they came, or before this process began."""
         self._losses.lose(readings, reason, self._now())
 
-    def connect(self, *, session: int | None = None, first: int = 0, upto: int | None = None) -> Joined:
+    def connect(
+        self, *, session: int | None = None, first: int = 0, upto: int | None = None, is_named: bool = True
+    ) -> Joined:
         """Let a sender that wants acknowledgements begin, or go on with its session.
 
         session: `schemas.sessions.session_key`; first: the number of the first reading that the sender still has; upto:
-        that of the first one that it has not sent yet, if it says so.
+        that of the first one that it has not sent yet, if it says so; is_named: see `Sessions.connect`.
 
         Raises:
             ProtocolError: there are too many sessions.
         """
-        joined = self._assembly.sessions.connect(session, first=first, upto=upto, now=self._now())
+        joined = self._assembly.sessions.connect(session, first=first, upto=upto, now=self._now(), is_named=is_named)
         if joined.lost:
             self.note_lost(joined.lost, "sender")
             self._announcements.lost_by_sender(joined.lost)

@@ -110,11 +110,14 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._idle) + len(self._column_of)
 
-    def connect(self, session: int | None, *, first: int, now: Instant, upto: int | None = None) -> Joined:
+    def connect(
+        self, session: int | None, *, first: int, now: Instant, upto: int | None = None, is_named: bool = True
+    ) -> Joined:
         """Begin a stream without a session, or go on with a session.
 
         session: `schemas.sessions.session_key`. first: the first number that its sender still has. upto: the first one
-            that it has not sent yet, if it says so: whatever else is not known, that one never came before.
+            that it has not sent yet, if it says so: whatever else is not known, that one never came before. is_named:
+            whether somebody goes on with it; what comes twice is else a double, whatever the values are.
 
         Raises:
             ProtocolError: there are too many sessions.
@@ -125,7 +128,10 @@ class Sessions:
             return Joined(column=self._take_column(0, doubt=ALL, unsent=ALL), resume=0)
         column = self._column_of.get(session)
         if column is None:
-            return self._begin(session, first=first, upto=ALL if upto is None else upto, now=now)
+            joined = self._begin(session, first=first, upto=ALL if upto is None else upto, now=now)
+            self._is_session[joined.column] = is_named
+            return joined
+        self._is_session[column] = is_named
         self._left.discard(session)
         self._ended.discard(session)
         resume = int(self._receipts.come()[column])
@@ -159,7 +165,6 @@ class Sessions:
         doubt = ALL if is_private(session) else min(known.received, max(resume, upto))
         column = self._take_column(resume, doubt=doubt, unsent=upto)
         self._column_of[session] = column
-        self._is_session[column] = True
         self._is_laid_out = False
         return Joined(column=column, resume=resume, lost=self._lost(session, known.lost_before(resume)))
 

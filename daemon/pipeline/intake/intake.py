@@ -242,7 +242,8 @@ class Intake:
         if self._pipeline is None:
             assert key is not None
             return self._join(key, ack, first, upto)
-        joined = self._pipeline.connect(session=key, first=first, upto=upto)
+        is_named = session is not None or ack is not Ack.COMMITTED
+        joined = self._pipeline.connect(session=key, first=first, upto=upto, is_named=is_named)
         if self._keeper is None or key is None:
             self._columns.note(joined.column, 0, ack)
             return joined
@@ -416,7 +417,8 @@ class Intake:
             key = int(before.keys[column])
             stream, following = self._streams.by_session[key], self._streams.next[key]
             replay.columns.pop(key, None)
-            joined = pipeline.connect(session=key, first=following)
+            is_named = not is_private(key) or ack is not Ack.COMMITTED
+            joined = pipeline.connect(session=key, first=following, is_named=is_named)
             columns[column] = joined.column
             if joined.resume > following:
                 # What lies between came in an earlier process, which may not have synced it; its copy is not kept.
@@ -429,7 +431,7 @@ class Intake:
         if self._keeper is not None:
             replay.columns.pop(self._streams.nobody, None)
             first = self._streams.nobody_next
-            self._nobody = pipeline.connect(session=self._streams.nobody, first=first).column
+            self._nobody = pipeline.connect(session=self._streams.nobody, first=first, is_named=False).column
             self._columns.set_key(self._nobody, self._streams.nobody)
         pipeline.end_taking_again()
         for key, column in replay.columns.items():
