@@ -31,7 +31,7 @@ async def test_nobody_else_reads_a_file_of_the_state_folder(tmp_path: Path, post
     finally:
         os.umask(before)
     found = [path for path in {*found, *state.rglob("*")} if path.exists()]
-    assert {"events.jsonl", "journal", "taken", "api-token"} <= {path.name for path in found}
+    assert {"events.jsonl", "intake", "taken", "api-token"} <= {path.name for path in found}
     files = {path.name: oct(path.stat().st_mode) for path in found if path.is_file()}
     assert [name for name, mode in files.items() if int(mode, 8) & (stat.S_IRWXO | stat.S_IWGRP)] == []
     folders = [path for path in found if path.is_dir() and path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH)]
