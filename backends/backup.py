@@ -169,6 +169,7 @@ def reason_in(said: bytes, code: int) -> str:
     """Find the line that says why a program failed."""
     lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
     wrong = [line for line in lines if re.search(r"\b(error|fatal|failed|denied)\b", line, re.IGNORECASE)]
+    wrong = [line for line in wrong if not re.search(r"\b(warning|notice):", line, re.IGNORECASE)]
     return (wrong or lines or [f"it ended with {code}"])[0]
 
 

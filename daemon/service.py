@@ -112,6 +112,7 @@ async def serve(loaded: LoadedConfig, ready: Callable[[Addresses], None] = lambd
             _note_why_it_ends(events, error)
             raise
         finally:
+            events.end()
             kept.end()
 
 

@@ -37,7 +37,9 @@ start = true
 name = "curves"
 kind = "light_curve"
 """
-INSTALL = "not installed here: pip install 'triggerlog[{}]' (in a checkout: make setup)"
+INSTALL = (
+    "not installed here; run `make setup` in the checkout of triggerlog, or: pip install '/path/to/the/checkout[{}]'"
+)
 
 HIDE = """
 from importlib.machinery import PathFinder
@@ -124,8 +126,15 @@ def test_the_configuration_is_checked_without_extras(environment: dict[str, str]
             "bench needs pytest, pytest-benchmark, pytest-timeout, psycopg, psycopg2-binary, "
             + INSTALL.format("bench"),
         ),
-        (["export", "beam.toml", "-o", "x.h5"], "export needs h5py, " + INSTALL.format("export")),
-        (["export", "beam.toml", "-o", "x.parquet"], "export needs pyarrow, " + INSTALL.format("export")),
+        (["export", "beam.toml", "-o", "x.h5"], "an export as .h5 needs h5py, " + INSTALL.format("export")),
+        (
+            ["export", "beam.toml", "-o", "x.parquet"],
+            "an export as .parquet needs pyarrow, " + INSTALL.format("export"),
+        ),
+        (
+            ["export", "beam.toml", "-o", "x.csv"],
+            "beam.toml: cannot be read (no such file or directory); give the path of a configuration file",
+        ),
         (["visits", "run"], "visits run needs lsst-sphgeom, " + INSTALL.format("visits")),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

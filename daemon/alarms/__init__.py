@@ -1,8 +1,8 @@
 """Alarms: what is wrong, and what people said of it, whether or not anybody looks.
 
 `causes` makes the alarms of a status (`limits`, `gaps`, `visits`, `conditions`); `board` remembers what people did
-about them, `marking` which become marks, and `memory` both over a restart; `keeper` does that for the daemon. Read
-`keeper` first.
+about them, `marking` which become marks, and `memory` both over a restart; `history` makes events of them; `keeper`
+does that for the daemon. Read `keeper` first.
 """
 
 from daemon.alarms.alarm import Alarm, Cause, Severity

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from daemon.alarms.board import AlarmBoard
+from daemon.alarms.history import History
 from daemon.alarms.limits import lasting
-from daemon.alarms.marking import LASTED_S, AlarmMarker, Marking
+from daemon.alarms.marking import AlarmMarker, Marking
 from daemon.alarms.memory import MemoryFile
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
@@ -20,11 +21,6 @@ LOOK_EVERY_S = 1.0
 MARK_AGAIN_S = 5.0
 KEPT_EVERY_S = 30.0
 """What the board remembers changes with each look: of acknowledgements that ended, too, and up to when it looked."""
-
-LONG_S = 60.0
-CLEARED_EVERY_S = 600.0
-"""Time between two events that the same alarm went, where it lasted less than `LONG_S`: one that comes and goes must
-not take the place of all others."""
 
 
 class NotInForce(Exception):
@@ -57,6 +53,7 @@ class AlarmKeeper:
         self._events = events
         self._status = status
         self._board = AlarmBoard()
+        self._history = History(events)
         self._marking = marking or Marking()
         self._make_mark = make_mark
         self._marker = AlarmMarker(self._marking)
@@ -81,24 +78,22 @@ class AlarmKeeper:
 
     async def run(self) -> None:
         """Look again and again until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._look_again_and_again())
-            tasks.create_task(self._keep())
-            if self._make_mark is not None:
-                tasks.create_task(self._mark(self._make_mark))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._look_again_and_again())
+                tasks.create_task(self._keep())
+                if self._make_mark is not None:
+                    tasks.create_task(self._mark(self._make_mark))
+        finally:
+            self._history.end(self._board.now_s)
 
     def look(self) -> None:
-        """Judge the status as it is now. An alarm that went is an event: who comes later learns that it was there."""
+        """Judge the status as it is now. Alarms are events: who comes later learns that they were there."""
         self._board.update(self._status())
         cleared = self._board.take_cleared()
         if self._marker.look(self._board, cleared):
             self._to_mark.set()
-        for alarm in cleared:
-            if alarm.lasted_s < LASTED_S:
-                continue
-            text = f"alarm cleared after {lasting(alarm.lasted_s)}: {alarm.text}"
-            every_s = CLEARED_EVERY_S if alarm.lasted_s < LONG_S else 0.0
-            self._events.info_seldom(f"alarm {alarm.key}", text, every_s)
+        self._history.look(self._board.in_force(), cleared, self._board.now_s)
 
     def statuses(self) -> list[AlarmStatus]:
         """The alarms in force, as of the last look."""

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from daemon.calibration.payloads import MOST_BYTES, PayloadFiles, PayloadUnusable, verified
+from daemon.core.outcome import installing
 from schemas.checking.problems import Problem
 from schemas.conditions.calibration import (
     BPM_DTYPE,
@@ -122,7 +123,7 @@ def _payload(content: bytes, url: str) -> BpmPayload:
     if not content.startswith(b"PAR1"):
         return bpm_payload(content)
     if find_spec("pyarrow") is None:
-        fix = "install it (pip install 'triggerlog[export]'), or attach the payload as JSON"
+        fix = f"{installing('export')}; or attach the payload as JSON"
         raise PayloadUnusable("url", "a payload in Parquet needs pyarrow, not installed here", fix)
     return bpm_payload_of_rows(_rows(content, url))
 

@@ -31,8 +31,12 @@ def require_extra(extra: str, what: str, packages: Mapping[str, str]) -> None:
     """
     missing = ", ".join(package for module, package in packages.items() if find_spec(module) is None)
     if missing:
-        install = f"pip install 'triggerlog[{extra}]' (in a checkout: make setup)"
-        raise CommandFailed(f"{what} needs {missing}, not installed here: {install}")
+        raise CommandFailed(f"{what} needs {missing}, not installed here; {installing(extra)}")
+
+
+def installing(extra: str) -> str:
+    """Say how to install an extra. Whoever has the name of this project in an index may be somebody else."""
+    return f"run `make setup` in the checkout of triggerlog, or: pip install '/path/to/the/checkout[{extra}]'"
 
 
 def examples(*lines: str) -> str:

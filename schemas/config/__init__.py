@@ -5,11 +5,13 @@ the daemon's business: here is only what the text means.
 """
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from schemas.checking.dsn import Backend, Feature, backend_of, unsupported
 from schemas.checking.fields import Step, path
@@ -72,7 +74,12 @@ __all__ = [
     "Workload",
     "WorkloadKind",
     "parse_config",
+    "parse_most",
 ]
+
+
+ROUNDS = 5
+"""So often what cannot be used is taken out, to see what else is wrong."""
 
 
 class Config(Section):
@@ -171,13 +178,70 @@ def parse_config(text: str) -> Config:
         ConfigError: with every problem found, each naming the field and the fix.
 
     """
-    tree = _tree(text)
+    config, found = parse_most(text)
+    if config is None or found:
+        raise ConfigError(found)
+    return config
+
+
+def parse_most(text: str) -> tuple[Config | None, list[Problem]]:
+    """Parse a configuration as far as it goes, so that all that is wrong can be said at once.
+
+    Returns:
+        What is left without the keys that cannot be used, None where that says nothing; and every problem.
+    """
+    try:
+        tree = _tree(text)
+    except ConfigError as error:
+        return None, list(error.problems)
+    found, judges_rest = list[Problem](), True
+    # What checks a section, or all of them, waits until each key is right: let it look at what is left. Without what is
+    # refused then, the configuration is another one, which is not judged.
+    for attempt in range(ROUNDS):
+        config, errors = _validated(tree)
+        if config is not None:
+            break
+        every, known = problems(Config, errors), {problem.field for problem in found}
+        more = [problem for problem in every if problem.field not in known]
+        if judges_rest:
+            found += more
+        judges_rest = not attempt and not any(error["type"] == "refused" for error in errors)
+        # A key that is missing now was taken out: its section needs it.
+        out = [problem.field for problem in more] or [_section_of(problem) for problem in every]
+        if [field for field in out if not _take_out(tree, field)]:
+            break
+    return config, found
+
+
+def _section_of(problem: Problem) -> str:
+    return re.split(r"[.\[]", problem.field)[0]
+
+
+def _validated(tree: dict[str, Any]) -> tuple[Config | None, list[ErrorDetails]]:
     try:
         # By way of JSON, because pydantic's strict mode takes lists for tuples and texts for enumerations only there;
         # without strict mode `port = "8122"` and `count = true` would pass.
-        return Config.model_validate_json(json.dumps(tree, default=str), strict=True)
+        return Config.model_validate_json(json.dumps(tree, default=str), strict=True), []
     except ValidationError as error:
-        raise ConfigError(problems(Config, error.errors(include_url=False))) from None
+        return None, error.errors(include_url=False)
+
+
+def _take_out(tree: dict[str, Any], field: str) -> bool:
+    """Take a key out of a tree; False where it has none there, or where what is left would be another configuration.
+
+    That is so of the groups, of the database and its DSN, which all else depends on, and of a part of an array.
+    """
+    *outer, key = [int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", field) or [""]]
+    section: Any = tree
+    for step in outer:
+        try:
+            section = section[step]
+        except (KeyError, IndexError, TypeError):
+            return False
+    if not isinstance(section, dict) or key not in section or key in ("groups", "database", "dsn"):
+        return False
+    del section[key]
+    return True
 
 
 def _tree(text: str) -> dict[str, Any]:

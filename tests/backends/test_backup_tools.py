@@ -12,7 +12,7 @@ import asyncpg
 import pymongo
 import pytest
 
-from backends.backup import SchemaChanged
+from backends.backup import SchemaChanged, reason_in
 from backends.base import StoreError
 from backends.mongodb import backup_tools as mongodb_tools
 from backends.mongodb.server.backup import _for_tools
@@ -44,6 +44,13 @@ class Mariadb:
             found = list(await cursor.fetchall())
         connection.close()
         return found
+
+
+def test_a_warning_is_not_why_a_program_failed() -> None:
+    warning = b'psql:<stdin>:1: WARNING:  permission denied to analyze "pg_authid", skipping it\n'
+    assert reason_in(warning + b"psql:<stdin>:2: ERROR:  disk full\n", 3) == "psql:<stdin>:2: ERROR:  disk full"
+    assert reason_in(warning, 3) == warning.decode().strip()
+    assert reason_in(b"", 3) == "it ended with 3"
 
 
 @pytest.fixture
@@ -158,6 +165,8 @@ async def test_postgresql_restores_as_another_login_into_a_schema_that_an_admini
         ("NaN", "a\n\\.\n", f"l_{schema}"),
     ]
     assert await connection.fetchval(f"SELECT nextval('{schema}.s')") == 2
+    analyzed = f"SELECT reltuples FROM pg_class WHERE oid = '{schema}.a'::regclass"
+    assert await connection.fetchval(analyzed) == 2
     await connection.execute(f"DROP SCHEMA {schema} CASCADE; DROP ROLE l_{schema}")
     await connection.close()
 

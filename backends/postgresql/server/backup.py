@@ -106,7 +106,11 @@ class PostgresqlTools:
             for block in _for_any_server(script):
                 psql.stdin.write(block)
             psql.stdin.write(b"COMMIT;\n")
-        self._ask("ANALYZE")
+        # Of the whole database it would warn of each table of the system, which only its administrator may analyze.
+        self._ask(
+            "SELECT format('ANALYZE %I.%I', nspname, relname) FROM pg_class c JOIN pg_namespace n"
+            f" ON n.oid = c.relnamespace WHERE relkind IN ('r', 'p') AND nspname IN ({_listed(schemas)}) \\gexec"
+        )
 
     def _script(self, schemas: Sequence[str], blocks: Iterable[bytes]) -> Generator[bytes, None, None]:
         command = [str(self._programs["pg_restore"][1]), "--no-owner", "--no-privileges", "--file=-"]

@@ -4,6 +4,13 @@
 runs, `database` makes the store that it describes, and `api_token` finds or makes the token of the API.
 """
 
-from daemon.core.configuration.loading import LoadedConfig, identity_of, implied_file, load_config, warnings
+from daemon.core.configuration.loading import (
+    LoadedConfig,
+    identity_of,
+    implied_file,
+    load_config,
+    load_most,
+    warnings,
+)
 
-__all__ = ["LoadedConfig", "identity_of", "implied_file", "load_config", "warnings"]
+__all__ = ["LoadedConfig", "identity_of", "implied_file", "load_config", "load_most", "warnings"]

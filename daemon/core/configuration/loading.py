@@ -3,9 +3,10 @@
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from daemon.core.outcome import read_at_most, reason_of
@@ -14,8 +15,10 @@ from daemon.web.tls import Identity
 from schemas.checking.addresses import is_loopback
 from schemas.checking.dsn import files_of, form_of, is_private
 from schemas.checking.problems import without_passwords, wrong
-from schemas.config import Config, ConfigError, DatabaseConfig, Problem, ReadersConfig, parse_config
+from schemas.config import Config, ConfigError, DatabaseConfig, Problem, ReadersConfig, parse_most
 from schemas.config.listeners import Listener
+
+T = TypeVar("T")
 
 MOST_BYTES = 4 * 2**20
 """The most bytes of a configuration file: one with 30,000 instruments by name is a tenth of that."""
@@ -73,20 +76,51 @@ def load_config(path: Path, environment: Mapping[str, str] = os.environ, *, asks
     Raises:
         ConfigError: with every problem found, each naming the field and the fix.
     """
-    config = parse_config(_text(path, str(path), "", "give the path of a configuration file"))
+    loaded, problems = load_most(path, environment, asks_database=asks_database)
+    if loaded is None or problems:
+        raise ConfigError(problems)
+    return loaded
+
+
+def load_most(
+    path: Path, environment: Mapping[str, str] = os.environ, *, asks_database: bool = True
+) -> tuple[LoadedConfig | None, list[Problem]]:
+    """Read a configuration file as far as it goes; return what is left without the keys that cannot be used.
+
+    Returns:
+        None where that would say nothing, and every problem; `load_config` says more.
+    """
+    try:
+        config, found = parse_most(_text(path, str(path), "", "give the path of a configuration file"))
+    except ConfigError as error:
+        return None, list(error.problems)
+    # A place in the text is one of a file, and perhaps of one that nobody named.
+    found = [replace(each, field=f"{path} {each.field}") if each.field.startswith("(line") else each for each in found]
+    if config is None:
+        return None, found
     if asks_database:
-        _see_files(config)
+        found += _unusable_files(config)
     folder, credentials = path.absolute().parent, Path(environment.get("CREDENTIALS_DIRECTORY", CREDSTORE))
-    return LoadedConfig(
+
+    def attempt(resolve: Callable[[], T], otherwise: T) -> T:
+        try:
+            return resolve()
+        except ConfigError as error:
+            found.extend(error.problems)
+            return otherwise
+
+    def password(section: DatabaseConfig | ReadersConfig, name: str) -> str | None:
+        return attempt(lambda: _password(section, name, folder, credentials, environment), None)
+
+    loaded = LoadedConfig(
         config=config,
         path=path.absolute(),
-        state_dir=_state_dir(folder, config),
-        password=_password(config.database, "database", folder, credentials, environment) if asks_database else None,
+        state_dir=attempt(lambda: _state_dir(folder, config), folder / config.state_dir),
+        password=password(config.database, "database") if asks_database else None,
         credentials=credentials,
-        readers_password=_password(config.readers, "readers", folder, credentials, environment)
-        if asks_database
-        else None,
+        readers_password=password(config.readers, "readers") if asks_database else None,
     )
+    return loaded, found
 
 
 def identity_of(loaded: LoadedConfig, listener: Listener, field: str) -> Identity | None:
@@ -178,17 +212,13 @@ def _readable_on_the_way(config: Config) -> Iterator[Problem]:
             yield wrong(problem, f"let TLS check the server: {form_of(dsn).verified}", field_)
 
 
-def _see_files(config: Config) -> None:
-    """See that the files exist which a DSN names: drivers tell of them in words that name neither option nor file.
-
-    Raises:
-        ConfigError: one cannot be read, or is not named by its whole path.
-    """
+def _unusable_files(config: Config) -> Iterator[Problem]:
+    """Files which a DSN names that cannot be read: drivers tell of them in words that name neither option nor file."""
     for field_, dsn in _dsns(config):
         for option, path in files_of(dsn):
             what = _why_unusable(option, path)
             if what is not None:
-                raise ConfigError([wrong(*what, field_)])
+                yield wrong(*what, field_)
 
 
 def _why_unusable(option: str, path: str) -> tuple[str, str] | None:

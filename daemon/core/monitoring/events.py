@@ -3,15 +3,15 @@
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
 from daemon.core.monitoring.event_log import EventLog
-from daemon.core.words import duration
-from daemon.web.seldom import Seldom, with_left_out
+from daemon.core.words import duration, utc
+from daemon.web.seldom import KINDS, Seldom, with_left_out
 from schemas.api.status import Event
 from schemas.states import Severity
 
@@ -51,6 +51,7 @@ class Events:
         self._kept = kept
         self._events: deque[Event] = deque(reversed(kept.earlier) if kept else (), maxlen=KEPT)
         self._seldom = Seldom()
+        self._left_out: OrderedDict[str, tuple[Severity, str, int]] = OrderedDict()  # the last of each kind, and when
 
     def record(self, severity: Severity, text: str) -> None:
         """Log an event and keep it."""
@@ -135,10 +136,6 @@ class Events:
         if self._kept is not None:
             self._kept.take_no_more()
 
-    def info_seldom(self, kind: str, text: str, every_s: float) -> None:
-        """Record what is good to know: one of a kind in `every_s`, with how many were left out before it."""
-        self.seldom(Severity.INFO, kind, text, every_s)
-
     def warning_seldom(self, kind: str, text: str) -> None:
         """Warn of what a sender can provoke: one of a kind in `OFTEN_S`, with how many were left out before it."""
         self.seldom(Severity.WARNING, kind, text, OFTEN_S)
@@ -146,6 +143,23 @@ class Events:
     def seldom(self, severity: Severity, kind: str, text: str, every_s: float) -> bool:
         """Record one of a kind in `every_s`, with how many were left out before it; tell whether it was recorded."""
         left_out = self._seldom.take(kind, every_s)
-        if left_out is not None:
-            self.record(severity, with_left_out(text, left_out))
-        return left_out is not None
+        if left_out is None:
+            self._left_out[kind] = severity, text, time.time_ns()
+            self._left_out.move_to_end(kind)
+            if len(self._left_out) > KINDS:
+                self._left_out.popitem(last=False)
+            return False
+        self.forget(kind)
+        self.record(severity, with_left_out(text, left_out))
+        return True
+
+    def forget(self, kind: str) -> None:
+        """Leave out what of a kind was left out: another event tells it."""
+        self._left_out.pop(kind, None)
+
+    def end(self) -> None:
+        """Record the last of each kind that was left out, and how many were before it: nothing more will come."""
+        for kind, (severity, text, time_ns) in self._left_out.items():
+            left_out = (self._seldom.take(kind, 0.0) or 1) - 1
+            self.record(severity, with_left_out(f"{text}, at {utc(time_ns)}", left_out))
+        self._left_out.clear()

@@ -99,6 +99,7 @@ class Figures:
             self._reported.add(name)
             if not isinstance(error, OSError):
                 log.error("%s: a defect of triggerlog", name, exc_info=error)
+        self._events.forget(f"figure {name}")  # how often it failed is recorded when it works again
 
     def _works(self, name: str) -> None:
         failed = self._failures.pop(name, None)

@@ -3,15 +3,16 @@
 import asyncio
 import contextlib
 import errno
+import re
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from backends.base import StoreError
-from daemon.core.configuration import LoadedConfig, identity_of, load_config, warnings
+from daemon.core.configuration import LoadedConfig, identity_of, load_most, warnings
 from daemon.core.configuration.api_token import FILE, configured_token
 from daemon.core.configuration.database import (
     Look,
@@ -39,6 +40,11 @@ from schemas.checking.problems import without_passwords, wrong
 from schemas.config import ConfigError, Problem
 from schemas.config.workloads import described
 
+ASKED = ("groups", "database", "readers", "state_dir", "conditions", "folders", "visits", "tiers")
+"""Sections that say what is asked of databases."""
+SECTION = re.compile(r"[.:\[]")
+"""Ends the name of a section in a field."""
+
 EPILOG = examples("triggerlog check-config beam.toml", "triggerlog check-config beam.toml --offline")
 
 
@@ -51,13 +57,15 @@ def check_config(
     The database is asked too, and not changed. A database that is away is no error: the daemon waits for it. The
     addresses to listen on are tried, too.
     """
-    try:
-        loaded = load_config(file)
-    except ConfigError as error:
-        _fail(map(str, error.problems))
-    look, problems = Look(), _of_file(loaded)
-    if not offline:
-        problems += _of_addresses(loaded)
+    loaded, found = load_most(file)
+    look, problems = Look(), list(map(str, found))
+    if loaded is None:
+        _fail(problems)
+    # Without what cannot be used a section is another one, of which nothing is said.
+    others = {SECTION.split(each.field)[0] for each in found}
+    more = [*_of_file(loaded), *(() if offline else _of_addresses(loaded))]
+    problems += [line for line in more if SECTION.split(line)[0] not in others]
+    if not offline and others.isdisjoint(ASKED):
         look, more = asyncio.run(_look(loaded))
         problems += more
     if problems:
@@ -165,7 +173,7 @@ def _of_visits(loaded: LoadedConfig) -> Iterator[Problem]:
     return visits_problems(loaded) if _has_visits(loaded) else iter(())
 
 
-def _fail(lines: Iterator[str] | list[str]) -> None:
+def _fail(lines: Iterator[str] | list[str]) -> NoReturn:
     for line in lines:
         typer.echo(line, err=True)
     raise typer.Exit(1) from None

@@ -35,8 +35,11 @@ def _amount(letters: Sequence[Letter], of_triggers: Sequence[Letter]) -> str:
     # The numbers of a run are those of its group, which has a folder of its own.
     triggers = len({(letter.path.parent, letter.key) for letter in of_triggers if not letter.is_aside})
     readings = sum(letter.readings for letter in letters)
-    of = f" {counted(triggers, 'trigger')}," if of_triggers else ""
-    return f"{counted(len(letters), 'letter')},{of} {counted(readings, 'reading')}"
+    aside = sum(letter.readings for letter in of_triggers if letter.is_aside)
+    of = f" {counted(triggers, 'trigger')}," if triggers else ""
+    which = f"{aside:,} of them " if aside < readings else ""
+    without = f" ({which}for no trigger that is known)" if aside else ""
+    return f"{counted(len(letters), 'letter')},{of} {counted(readings, 'reading')}{without}"
 
 
 def _span(letters: Sequence[Letter], *, reports: bool) -> str:

@@ -1,17 +1,13 @@
-"""Arrow columns of readings, figures and intervals, and their writers: Parquet, and CSV with units in the header."""
+"""Parquet: readings, figures and intervals as Arrow columns, units in their metadata."""
 
-import gzip
 import json
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from daemon.core.words import FORMULA, cell
 from daemon.tools.export.about import TIME_UNITS, About, FolderAbout, ReducedAbout
 from schemas.folders.blocks import OPEN
 from schemas.readings import CHANNEL_DTYPES, Array
@@ -183,49 +179,3 @@ class ParquetWriter:
         """Write the end of the file, without which nothing can be read."""
         self._file.add_key_value_metadata(self._columns.known_at_end())
         self._file.close()
-
-
-class CsvWriter:
-    """Writes a CSV file, times of readings as RFC 3339 and as nanoseconds; one that ends in .gz is compressed."""
-
-    def __init__(self, path: Path, columns: Columns, *, compressed: bool = False) -> None:
-        self._columns = columns
-        self._written = pa.schema([pa.field(_heading(field), _type_written(field)) for field in columns.schema])
-        # Of the text of 1.2 million readings level 9 makes a tenth less, and takes eight times as long.
-        self._file: BinaryIO = gzip.open(path, "wb", compresslevel=1) if compressed else path.open("wb")  # type: ignore[assignment]  # noqa: SIM115
-        self._rows = pacsv.CSVWriter(self._file, self._written)
-
-    def write(self, block: Array) -> None:
-        """Add rows."""
-        batch = self._columns.of(block)
-        columns = [
-            _rfc3339(column) if pa.types.is_timestamp(column.type) else _cells(column) for column in batch.columns
-        ]
-        self._rows.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._written))
-
-    def close(self) -> None:
-        """Write what is still in memory."""
-        self._rows.close()
-        self._file.close()
-
-
-def _heading(field: pa.Field) -> str:
-    units = (field.metadata or {}).get(b"units", b"").decode()
-    return str(cell(f"{field.name} [{units}]" if units else field.name))
-
-
-def _cells(column: pa.Array) -> pa.Array:
-    """A column of a CSV: see `daemon.core.words.cell`."""
-    if pa.types.is_dictionary(column.type):
-        return pa.DictionaryArray.from_arrays(column.indices, _cells(column.dictionary))
-    return pc.replace_substring_regex(column, FORMULA, r"'\1") if pa.types.is_string(column.type) else column
-
-
-def _type_written(field: pa.Field) -> pa.DataType:
-    return pa.string() if pa.types.is_timestamp(field.type) else field.type
-
-
-def _rfc3339(times: pa.TimestampArray) -> pa.StringArray:
-    # strftime is ten times slower.
-    plain = times.cast(pa.timestamp("ns")).cast(pa.string())
-    return pc.binary_join_element_wise(pc.binary_replace_slice(plain, 10, 11, "T"), "Z", "")

@@ -340,7 +340,8 @@ def _ending(output: Path) -> str:
     ending = next((ending for ending in NEEDED if output.name.lower().endswith(ending)), None)
     if ending is None:
         raise CommandFailed(f"--output: {output.name} does not say the format; end it with {listed(NEEDED)}")
-    require_extra("export", "export", {NEEDED[ending]: NEEDED[ending]})
+    library = NEEDED[ending]
+    require_extra("export", f"an export as {ending}", {} if library is None else {library: library})
     if not output.absolute().parent.is_dir():
         raise CommandFailed(f"--output: there is no folder {output.absolute().parent}")
     return ending

@@ -2,10 +2,11 @@
 
 from pathlib import Path
 
+from daemon.tools.export import csv_file
 from daemon.tools.export.about import About, FolderAbout, ReducedAbout, Writer
 
-NEEDED = {".parquet": "pyarrow", ".csv": "pyarrow", ".csv.gz": "pyarrow", ".h5": "h5py", ".hdf5": "h5py"}
-"""The library of the extra `export` that writes a file, by the ending of its name."""
+NEEDED = {".parquet": "pyarrow", ".csv": None, ".csv.gz": None, ".h5": "h5py", ".hdf5": "h5py"}
+"""The library of the extra `export` that writes a file, by the ending of its name; CSV needs none."""
 
 
 def writer_of(path: Path, ending: str, about: About | FolderAbout | ReducedAbout) -> Writer:
@@ -17,6 +18,8 @@ def writer_of(path: Path, ending: str, about: About | FolderAbout | ReducedAbout
         if isinstance(about, ReducedAbout):
             return hdf5.Hdf5ReducedWriter(path, about)
         return hdf5.Hdf5Writer(path, about) if isinstance(about, About) else hdf5.Hdf5IntervalsWriter(path, about)
+    if NEEDED[ending] is None:
+        return csv_file.CsvWriter(path, csv_file.columns_of(about), compressed=ending == ".csv.gz")
     from daemon.tools.export import arrow  # noqa: PLC0415
 
     columns: arrow.Columns
@@ -24,6 +27,4 @@ def writer_of(path: Path, ending: str, about: About | FolderAbout | ReducedAbout
         columns = arrow.FigureColumns(about)
     else:
         columns = arrow.ReadingColumns(about) if isinstance(about, About) else arrow.IntervalColumns(about)
-    if ending == ".parquet":
-        return arrow.ParquetWriter(path, columns)
-    return arrow.CsvWriter(path, columns, compressed=ending == ".csv.gz")
+    return arrow.ParquetWriter(path, columns)

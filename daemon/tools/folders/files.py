@@ -1,6 +1,7 @@
 """Files with intervals for a folder: CSV, and what numpy saves."""
 
 import csv
+import gzip
 import io
 import math
 import zipfile
@@ -13,6 +14,7 @@ import numpy as np
 
 from daemon.core.outcome import CommandFailed, fix_of, read_at_most, reason_of
 from daemon.core.words import text_of
+from daemon.tools.export.folders import folder_time
 from schemas.api.folders import FolderDetails
 from schemas.checking.problems import listed, printable, suggestion
 from schemas.conditions.rules import ConditionsRefused
@@ -20,7 +22,7 @@ from schemas.folders.columns import block_of
 from schemas.folders.folders import Column
 from schemas.readings import Array
 
-ENDINGS = (".csv", ".npy", ".npz")
+ENDINGS = (".csv", ".csv.gz", ".npy", ".npz")
 MOST_BYTES, MOST_CSV_BYTES = 256 * 2**20, 64 * 2**20
 """Of a file, and of its arrays when unpacked; of a CSV, whose values take ten times as much when they are read."""
 
@@ -31,13 +33,14 @@ def read_block(path: Path, folder: FolderDetails) -> Array:
     """Read the intervals of a file, in its order.
 
     A .npy has one block. A .csv has a header and a line an interval, and a .npz an array a column: `channel` (number or
-    name), `since`, `until` (empty, or left out, where it is open), and the folder's columns.
+    name), `since`, `until` (empty, or left out, where it is open), and the folder's columns. A .csv may have what an
+    export writes: times as RFC 3339, and the name of each channel.
 
     Raises:
         CommandFailed: the file cannot be read, or is wrong; the message names the column, the interval and the fix.
     """
-    ending = path.suffix.lower()
-    if ending not in ENDINGS:
+    ending = next((ending for ending in ENDINGS if path.name.lower().endswith(ending)), None)
+    if ending is None:
         raise CommandFailed(f"FILE: {path.name} does not say the format; end it with {listed(ENDINGS)}")
     try:
         block = _saved(path) if ending == ".npy" else _made(_lists(path, ending, folder), folder)
@@ -81,8 +84,8 @@ def _array(name: str, content: bytes) -> Array:
 
 
 def _lists(path: Path, ending: str, folder: FolderDetails) -> Lists:
-    if ending == ".csv":
-        return _csv(path, folder)
+    if ending.startswith(".csv"):
+        return _csv(path, ending, folder)
     with zipfile.ZipFile(io.BytesIO(read_at_most(path, MOST_BYTES))) as members:
         sizes = sum(each.file_size for each in members.infolist())
         if sizes > MOST_BYTES:
@@ -94,24 +97,45 @@ def _lists(path: Path, ending: str, folder: FolderDetails) -> Lists:
     }
 
 
-def _csv(path: Path, folder: FolderDetails) -> Lists:
-    file = io.StringIO(read_at_most(path, MOST_CSV_BYTES).decode("utf-8-sig"), newline="")
-    header, *rows = csv.reader(file, strict=True)
+def _csv(path: Path, ending: str, folder: FolderDetails) -> Lists:
+    content = read_at_most(path, MOST_CSV_BYTES)
+    if ending == ".csv.gz":
+        try:
+            content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MOST_CSV_BYTES + 1)
+        except gzip.BadGzipFile as error:
+            raise ValueError(str(error)) from None
+        if len(content) > MOST_CSV_BYTES:
+            raise ValueError(f"it has more than {MOST_CSV_BYTES:,} bytes when unpacked")
+    header, *rows = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
     for number, row in enumerate(rows, 2):
         if len(row) != len(header):
             problem = f"line {number} has {len(row)} values, and the header {len(header)}"
             raise CommandFailed(f"{path}: {problem}; give one a column")
-    readers: dict[str, Callable[[str], Any]] = {"since": int, "until": _until}
+    readers: dict[str, Callable[[str], Any]] = {"since": _time, "until": lambda cell: _time(cell) if cell else None}
     readers |= {each.name: _reader(each.column()) for each in folder.folder.columns}
     lists = {}
     for name, cells in zip(header, zip(*rows, strict=True) if rows else ((),) * len(header), strict=True):
         lists[name] = [_read(path, name, line, cell, readers.get(name, text_of)) for line, cell in enumerate(cells, 2)]
+    if "name" not in readers and "channel" in lists:
+        _check_names(path, lists["channel"], lists.pop("name", ()), folder.channels)
     return lists
+
+
+def _check_names(path: Path, channels: Sequence[str], names: Sequence[str], known: Mapping[int, str]) -> None:
+    """See that a file that names its channels, too, means those of this folder."""
+    for channel, name in dict.fromkeys(zip(channels, names, strict=bool(names))):
+        number = number_of(channel, known, "FILE")
+        if known[number] != name:
+            problem = f"channel {number} is {name[:60]!r} there, and {known[number][:60]!r} in the folder"
+            fix = "write the names into the column `channel`, and leave `name` out"
+            raise CommandFailed(printable(f"{path}: {problem}; {fix}"))
 
 
 def _read(path: Path, name: str, line: int, cell: str, reader: Callable[[str], Any]) -> Any:
     try:
         return reader(cell)
+    except CommandFailed as error:
+        raise CommandFailed(printable(f"{path}: {name} of line {line}{error}")) from None
     except ValueError:
         fix = "give a number"
         raise CommandFailed(printable(f"{path}: {name} of line {line}: {cell[:40]!r} is no number; {fix}")) from None
@@ -121,8 +145,8 @@ def _reader(column: Column) -> Callable[[str], Any]:
     return text_of if column.is_text else float if column.dtype.startswith("float") else int
 
 
-def _until(cell: str) -> int | None:
-    return int(cell) if cell else None
+def _time(cell: str) -> int:
+    return folder_time(cell, "")
 
 
 def _made(lists: Lists, folder: FolderDetails) -> Array:

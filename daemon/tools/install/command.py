@@ -103,7 +103,7 @@ def running_command() -> Path:
     found = Path(sys.executable).parent / "triggerlog"
     if not found.exists():
         raise CommandFailed(
-            f"there is no command {found}; install triggerlog (pip install), or name it: --command PATH"
+            f"there is no command {found}; run `make setup` in the checkout, or name it: --command PATH"
         )
     return found
 

@@ -46,23 +46,40 @@ async def test_what_is_ordered_holds_and_is_an_event_and_what_is_not_in_force_ch
     assert {alarm.key: alarm.attention for alarm in kept.statuses()}["instruments"] == "new"
 
 
-async def test_an_alarm_that_went_is_an_event_that_tells_how_far_it_went_and_how_long(tmp_path: Path) -> None:
-    """Once in ten minutes, however often it comes and goes, unless it was long; and not what was over at once."""
-    p99s = [50.0, *[5.0] * 4, 50.0, *[400.0] * 10, 60.0, *[5.0] * 4]
-    long = [*[30.0] * 90, *[5.0] * 4]
+async def test_alarms_are_events_and_what_comes_and_goes_is_counted(tmp_path: Path) -> None:
+    """Not what was over at once, unless it came again; of a repeat that was long there is an event all the same."""
+    short, medium, long = ([*[p99] * seconds, *[5.0] * 4] for p99, seconds in ((50.0, 1), (400.0, 12), (30.0, 90)))
+    p99s = [*short, *short, *medium, *short, *medium, *long, *medium, *medium, *[5.0] * 700, *short, *[5.0] * 700]
     seconds = iter(range(10_000))
     kept, events = keeper_in(
-        tmp_path, lambda: snapshot(1, (at := next(seconds)) * 10**9, p99=(3 * p99s + long)[at], wave=False)
+        tmp_path, lambda: snapshot(1, (at := next(seconds)) * 10**9, p99=[*p99s, *medium, *short][at], wave=False)
     )
-    for _ in range(3 * len(p99s) + len(long)):
+    for _ in range(len(p99s) + len(medium) + len(short)):
         kept.look()
-    assert [(event.severity, event.text) for event in events.newest()] == [
-        (
-            "info",
-            "alarm cleared after 89 s: Commit p99 over its budget of 20 ms: bpm 30 ms (and 2 more times before)",
-        ),
-        ("info", "alarm cleared after 11 s: Commit p99 over its budget of 20 ms: bpm 400 ms"),
+    what = "Commit p99 over its budget of 20 ms: bpm"
+    assert [(event.severity, event.text) for event in reversed(events.newest())] == [
+        ("warning", f"alarm raised: {what} 400 ms (and 2 times in 20 s before)"),
+        ("info", f"alarm cleared after 11 s: {what} 400 ms"),
+        ("warning", f"alarm raised: {what} 30 ms (and 2 times in 81 s, for 11 s in all before)"),
+        ("info", f"alarm cleared after 89 s: {what} 30 ms"),
+        ("info", f"alarm came 2 times in 10 min, for 22 s in all: {what} 400 ms"),
+        ("warning", f"alarm raised: {what} 400 ms"),
+        ("info", f"alarm cleared after 11 s: {what} 400 ms"),
     ]
+
+
+async def test_what_was_counted_is_written_when_the_daemon_ends(tmp_path: Path) -> None:
+    p99s = iter([50.0, *[5.0] * 4] * 3)
+    seconds = iter(range(100))
+    kept, events = keeper_in(tmp_path, lambda: snapshot(1, next(seconds) * 10**9, p99=next(p99s), wave=False))
+    for _ in range(14):
+        kept.look()
+    running = asyncio.create_task(kept.run())
+    await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running])
+    (event,) = events.newest()
+    assert event.text.startswith("alarm came 3 times in 14 s: Commit p99 over its budget")
 
 
 async def test_a_defect_in_the_judging_is_one_event_and_ends_nothing(

@@ -66,4 +66,59 @@ def test_a_daemon_that_is_named_gets_no_token_of_another(tmp_path: Path, monkeyp
     Path("triggerlog.toml").write_text("nonsense")
     said = failure(here("status", "--json", "--daemon", "http://127.0.0.1:1"))
     assert said.startswith("triggerlog: no daemon at http://127.0.0.1:1")
-    assert failure(here("status", "--json")).startswith("triggerlog: (line 1): not valid TOML")
+    assert failure(here("status", "--json")).startswith("triggerlog: triggerlog.toml (line 1): not valid TOML")
+
+
+def test_a_text_that_is_no_toml_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("beam.toml").write_text("a = 1\nb = \n")
+    monkeypatch.setenv("TRIGGERLOG_CONFIG", "beam.toml")
+    line = "beam.toml (line 2): not valid TOML: Invalid value; fix this line: b ="
+    assert failure(here("check-config")) == line
+    assert failure(here("status")) == f"triggerlog: {line}"
+
+
+MANY = """
+logger = "x y"
+bogus = 1
+[[groups]]
+name = "bpm"
+count = 4
+channels = [{ name = "x" }]
+[[sources]]
+kind = "tcp"
+port = 8120
+[[sources]]
+kind = "simulated"
+group = "bqm"
+[database]
+dsn = "postgresql://me@127.0.0.1/x"
+password_env = "NOT_SET_HERE"
+layout = "rovs"
+[api]
+port = 8120
+token_file = "nowhere"
+[dashboard]
+tabs = ["none.py"]
+"""
+
+
+def test_problems_of_all_layers_are_told_at_once(tmp_path: Path) -> None:
+    """Of keys, of what belongs together, of the environment, and of files; not of what is only a consequence."""
+    file = tmp_path / "beam.toml"
+    file.write_text(MANY)
+    told = failure(here("check-config", str(file))).splitlines()
+    assert [line.partition(": ")[0] for line in told] == [
+        "logger",
+        "database.layout",
+        "bogus",
+        "sources[1].group",
+        "sources[0].port",
+        "database.password_env",
+        "api.token_file",
+        "dashboard.tabs[0]",
+    ]
+    file.write_text(MANY.replace('dsn = "postgresql://me@127.0.0.1/x"\n', "").replace('"bpm"', '"b m"'))
+    told = failure(here("check-config", str(file))).splitlines()
+    fields = ["logger", "groups[0].name", "database.layout", "bogus", "database.password_env"]
+    assert [line.partition(": ")[0] for line in told] == fields

@@ -89,6 +89,10 @@ def test_an_export_overwrites_nothing_unless_it_is_told_to(file: Path, tmp_path:
 
 @pytest.mark.usefixtures("kept")
 def test_what_was_set_aside_is_listed_and_exported(file: Path, tmp_path: Path) -> None:
+    listed = [line.partition(";")[0] for line in here("dead-letters", "list", str(file)).stdout.splitlines()]
+    assert listed[0] == "bpm: 1 letter, 1 trigger, 3 readings"
+    assert "bpm: 1 letter, 2 readings (for no trigger that is known)" in listed
+    assert "total: 2 letters, 1 trigger, 5 readings (2 of them for no trigger that is known)" in listed
     trigger, aside = json.loads(here("dead-letters", "list", str(file), "--json").stdout)
     assert (trigger["run"], trigger["trigger"], trigger["readings"], trigger["aside"]) == (1, 7, 3, False)
     assert (aside["run"], aside["trigger"], aside["readings"], aside["aside"]) == (None, None, 2, True)

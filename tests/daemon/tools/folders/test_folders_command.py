@@ -1,5 +1,6 @@
 """`triggerlog folders` against a real daemon, on a real database."""
 
+import gzip
 import json
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 from daemon.tools.commands.folders_orders import AT_ONCE_BYTES
 from schemas.folders.blocks import OPEN
 from schemas.folders.folders import Column, block_dtype
-from tests.support.processes import GROUP, LISTENERS, Daemon, free_port, here, running, until
+from tests.support.processes import GROUP, LISTENERS, Daemon, free_port, here, running, triggerlog, until
 
 pytestmark = pytest.mark.slow
 
@@ -113,6 +114,32 @@ def test_open_intervals_are_ended(folder: Commands, tmp_path: Path) -> None:
     assert "CHANNEL: the folder has no channel 'Q9'" in folder.refuses("end", PATH, "Q9")
 
 
+@pytest.mark.parametrize("ending", ["csv", "csv.gz"])
+def test_what_an_export_writes_is_inserted_and_exported_again(folder: Commands, tmp_path: Path, ending: str) -> None:
+    file = tmp_path / "times.csv"
+    file.write_text(
+        f"channel,since,until,ampere,note\nQ1,2025-11-21T10:00,2025-11-21T11:00:05+01:00,0.1,=x\n2,{NS},,1,\n"
+    )
+    folder.says("insert", PATH, str(file))
+    assert [each["until"] for each in folder.tells("history", PATH, "1")] == [NS + 5 * 10**9]
+    written = [tmp_path / f"{k}.{ending}" for k in range(2)]
+    for k, output in enumerate(written):
+        exported = triggerlog("export", str(folder.file), "--folder", PATH, "-o", str(output))
+        assert exported.returncode == 0, exported.stderr
+        if not k:
+            folder.says("remove", PATH, "--yes")
+            channels = ("--channel", "1=Q1", "--channel", "2=Q2", "--channel", "7=Q7")
+            folder.says("add", PATH, "--column", "ampere:float64", "--column", "note:text:12", *channels)
+            folder.says("insert", PATH, str(output))
+    first, second = (each.read_bytes() for each in written)
+    if ending == "csv.gz":  # there is a time in its head
+        first, second = gzip.decompress(first), gzip.decompress(second)
+    assert first == second
+    file.write_text('channel,name,since\n1,"Q2",5\n')
+    refusal = folder.refuses("insert", PATH, str(file))
+    assert "channel 1 is 'Q2' there, and 'Q1' in the folder; write the names into " in refusal
+
+
 @pytest.mark.parametrize("ending", [".npy", ".npz"])
 def test_what_numpy_saves_is_inserted(folder: Commands, tmp_path: Path, ending: str) -> None:
     file = tmp_path / f"currents{ending}"
@@ -166,7 +193,7 @@ def test_versions_are_tagged(commands: Commands, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("x.txt", "", "FILE: x.txt does not say the format; end it with `.csv`, `.npy`, `.npz`"),
+        ("x.txt", "", "FILE: x.txt does not say the format; end it with `.csv`, `.csv.gz`, `.npy`, `.npz`"),
         ("x.csv", "", "it cannot be read ("),
         ("x.csv", "channel,since,ampere,note\n", "it has no interval; give a file with at least one"),
         ("x.csv", "channel,ampere,note\n1,5,x\n", "FILE: there is no since; give the columns channel, since, until"),
@@ -182,6 +209,12 @@ def test_versions_are_tagged(commands: Commands, tmp_path: Path) -> None:
         ("x.csv", "channel,since,until,ampere,note\n1,5,4,7,x\n", "block[0].until: the interval ends before it begins"),
         ("x.csv", "channel,since,ampere,note\n1,5,nan,x\n", "block[0].ampere: it is no finite number"),
         ("x.csv", "channel,since,ampere,note\n1,5,7,thirteen byte\n", "note[0]: 13 bytes; give at most 12 bytes"),
+        (
+            "x.csv",
+            "channel,since,ampere,note\n1,noon,7,x\n",
+            "since of line 2: 'noon' is not a time; write it",
+        ),
+        ("x.csv.gz", "no gzip", "it cannot be read (Not a gzipped file"),
         ("x.npy", "no array", "it cannot be read ("),
         ("x.npz", "no archive", "it cannot be read ("),
     ],
