@@ -175,6 +175,7 @@ class Pipeline:
         """Commit until `end`, then until nothing is left; return True where it has to begin again with the log."""
         while await self._committer.run():
             if self._kept is not None:
+                self.hold_back(True)  # nothing more is to be closed here: the log gives all of it again
                 return not self.has_ended
             await self._go_on_without_log()
         return False
@@ -388,7 +389,7 @@ class Pipeline:
         self._assembly.sessions.connect(session, first=first, now=self._now())
         _, had = self.lost_of.get(session, (0, 0))
         if lost := max(0, first - max(known, had)):
-            self.note_lost(lost, "journal")
+            self.lost.change(0, lost, 0)
             self._announcements.journal_unreadable(lost)
 
     def known(self, session: int) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from daemon.core.outside import SystemDisk
+from daemon.core.outside.disk import Contents
 from daemon.pipeline.journal.format import (
     COUNTS,
     HEAD,
@@ -20,7 +21,7 @@ from daemon.pipeline.journal.format import (
     parse_segment_head,
     segment_head,
 )
-from daemon.pipeline.journal.segment import scan
+from daemon.pipeline.journal.segment import whole_records
 from schemas.batch import ClosedBlock
 from schemas.config import ConfigError, parse_config
 from schemas.ledger import ledger_dtype
@@ -139,10 +140,8 @@ def _segment(data: bytes) -> None:
     with tempfile.NamedTemporaryFile(suffix=".journal") as file:
         file.write(data)
         file.flush()
-        found = scan(DISK, Path(file.name))
-    whole_bytes = sum(int(record["end"] - record["start"]) for record in found.records)
-    damaged = sum(damage.end - damage.start for damage in found.damages)
-    assert whole_bytes + damaged <= found.nbytes == len(data)
+        headers = [header for header, _, _ in whole_records(Contents(DISK, Path(file.name)), 0)]
+    assert sum(RECORD.itemsize + header.length for header in headers) <= len(data)
     try:
         parse_segment_head(data)
     except BadRecord:

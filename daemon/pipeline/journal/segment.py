@@ -1,11 +1,8 @@
-"""Segments: the files of a journal. One is written at a time, from its beginning; the others are only read."""
+"""Segments: the files of records. One is written at a time, from its beginning; the others are only read."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from daemon.core.outside import Disk
 from daemon.core.outside.disk import Buffer, Contents
@@ -16,26 +13,17 @@ from daemon.pipeline.journal.format import (
     Head,
     Header,
     check_body,
-    counted,
     decode,
     parse_header,
     parse_segment_head,
 )
 from schemas.batch import ClosedBlock
-from schemas.readings import Array, InstrumentGroup
+from schemas.readings import InstrumentGroup
 
 ENDING = ".journal"
 
 DAMAGED = "damaged"
 """Folder beside the segments for what could not be read."""
-
-INDEX: np.dtype[Any] = np.dtype(
-    [(name, "<i8") for name in ("sequence", "follows", "start", "end", "triggers", "readings")]
-)
-"""Where a whole record is (its number, the one that it follows, the offset of its header, its end) and how much it
-holds; a journal of days has millions of them."""
-
-NO_RECORDS = np.empty(0, INDEX)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,23 +34,6 @@ class Damage:
     start: int
     end: int
     is_torn: bool
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Scan:
-    """What a segment holds, in the order of the file.
-
-    head: None where it is not whole. records: INDEX, shape (records,). synced: the highest that a record says. groups:
-    the groups that its records say they are of, as `group_checksum`.
-    """
-
-    path: Path
-    nbytes: int
-    head: Head | None = None
-    records: Array
-    synced: int = 0
-    groups: frozenset[int] = frozenset()
-    damages: tuple[Damage, ...] = ()
 
 
 class SegmentWriter:
@@ -129,40 +100,6 @@ def paths_in(disk: Disk, folder: Path, ending: str = ENDING) -> list[Path]:
 def path_of(folder: Path, first: int, ending: str = ENDING) -> Path:
     """The file of a segment whose first record has the number `first`."""
     return folder / f"{first:020d}{ending}"
-
-
-def scan(disk: Disk, path: Path) -> Scan:
-    """Go through a segment and check every record.
-
-    Raises:
-        OSError: it cannot be read.
-    """
-    data = Contents(disk, path)
-    records: list[tuple[int, ...]] = []
-    groups: set[int] = set()
-    damages: list[Damage] = []
-    head = head_of(data)
-    good_until = head.nbytes if head else 0
-    synced = 0
-    for header, at, body in whole_records(data, good_until):
-        if at > good_until:
-            damages.append(Damage(path=path, start=good_until, end=at, is_torn=False))
-        good_until = body + header.length
-        triggers, readings, _ = counted(data[body:good_until])
-        records.append((header.sequence, header.follows, at, good_until, triggers, readings))
-        groups.add(header.group_checksum)
-        synced = max(synced, header.synced)
-    if good_until < len(data):
-        damages.append(Damage(path=path, start=good_until, end=len(data), is_torn=True))
-    return Scan(
-        path=path,
-        nbytes=len(data),
-        head=head,
-        records=np.array(records, INDEX),
-        synced=synced,
-        groups=frozenset(groups),
-        damages=tuple(damages),
-    )
 
 
 def whole_records(data: Contents, at: int, magic: int = RECORD_MAGIC) -> Iterator[tuple[Header, int, int]]:

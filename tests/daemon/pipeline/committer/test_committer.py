@@ -650,34 +650,6 @@ async def test_what_the_first_attempt_has_made_a_dead_letter_is_not_stored_by_th
         assert (figures.assembled.aside, figures.committed.placed) == ({"doubtful": 1}, 0)
 
 
-class PickyAndAway(Picky):
-    """Is away when it is to commit anything else than trigger 3."""
-
-    async def commit(self, batch: Batch) -> None:
-        self._refuse(batch)
-        raise StoreUnavailable("away")
-
-
-@pytest.mark.xfail(reason="what was discarded while the database was away comes from the log again", strict=True)
-@pytest.mark.timeout(60)
-async def test_what_is_late_for_what_was_discarded_before_the_start_is_stored_by_itself(tmp_path: Path) -> None:
-    """The log has its readings still."""
-    store, sections = MemoryStore({"bpm": GROUP}), {"assembly": {"timeout_ms": 5.0}}
-    async with journaling(store, GROUP, tmp_path, **sections) as pipeline:
-        store.__class__ = PickyAndAway
-        pipeline.receive(make_block(GROUP, [(3, i) for i in range(4)]))
-        await eventually(lambda: pipeline.figures().dead_letters.blocks == 1)
-        assert (await pipeline.letters.discard()).readings == 4
-    store.__class__ = MemoryStore
-    async with journaling(store, GROUP, tmp_path, **sections) as pipeline:
-        await eventually(lambda: pipeline.waiting.blocks == 0)
-        pipeline.receive(make_block(GROUP, [(3, 4)]))
-        await eventually(lambda: pipeline.is_idle and pipeline.figures().committed.readings > 0)
-        assert pipeline.figures().dead_letters == Amount()
-    (row,) = store._groups["bpm"].rows()
-    assert (row["arrived"], row["missing"].tolist()) == (1, [0b01111])
-
-
 class SlowToRetry(MemoryStore):
     """Before what is retried is committed, with rows that were asked for, something comes late for one of these."""
 
