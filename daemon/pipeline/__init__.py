@@ -20,7 +20,7 @@ acknowledged, or memory had no room for what closed during an outage: `following
 Read in this order:
 
 - `gather`: the bytes of many connections become one block.
-- `intake`: where sources put blocks in, before the database has answered too; it keeps them in the `intake_log`, and
+- `intake`: where sources put blocks in, before the database has answered too; it keeps them in the `log`, and
   puts through the pipeline what that held.
 - `assembly`: blocks of readings in, closed blocks out; `receipts` knows which readings each connection still waits for.
 - `closed_blocks`: how they are taken apart and put together.

@@ -10,7 +10,7 @@ from daemon.core.outside import monotonic_ns
 from daemon.core.words import utc
 from daemon.pipeline.closed_blocks import words_of
 from daemon.pipeline.dead_letters import Letter, Outcome
-from daemon.pipeline.journal import Amount
+from daemon.pipeline.files import Amount
 from schemas.batch import Durability
 from schemas.readings import Array
 

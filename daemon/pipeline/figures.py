@@ -9,8 +9,8 @@ from daemon.pipeline.assembly import Assembly, AssemblyCounts, ReportAssembly
 from daemon.pipeline.backlog import Backlog
 from daemon.pipeline.committer import CommitCounts, Committer
 from daemon.pipeline.dead_letters import DeadLetters
-from daemon.pipeline.intake_log import IntakeState
-from daemon.pipeline.journal import Amount
+from daemon.pipeline.files import Amount
+from daemon.pipeline.log import LogState
 from daemon.pipeline.losses import Losses
 from schemas.api.status import Recent
 from schemas.batch import JournalPosition
@@ -134,7 +134,7 @@ def figures_of(
     dead_letters: DeadLetters,
     *,
     counts: AssemblyCounts,
-    log: IntakeState | None,
+    log: LogState | None,
     losses: Losses,
     lost: Amount,
     is_full: bool,

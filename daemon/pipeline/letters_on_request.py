@@ -9,7 +9,7 @@ from backends.ending import end_tasks
 from daemon.core.supervision.fail_stop import fail_stop
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.dead_letters import DeadLetters, Outcome, Retrying
-from daemon.pipeline.journal import Amount
+from daemon.pipeline.files import Amount
 from schemas.readings import InstrumentGroup
 from schemas.retention import Period, are_within, spans_of
 

@@ -21,10 +21,10 @@ from daemon.pipeline.committer import Committer
 from daemon.pipeline.construction import assembly_of, max_memory
 from daemon.pipeline.dropped import DroppedPeriods
 from daemon.pipeline.figures import PipelineFigures, figures_of
+from daemon.pipeline.files import Amount
 from daemon.pipeline.instruments import Instruments
-from daemon.pipeline.intake_log import Kept
-from daemon.pipeline.journal import Amount
 from daemon.pipeline.letters_on_request import LettersOnRequest
+from daemon.pipeline.log import Kept
 from daemon.pipeline.losses import Losses
 from daemon.pipeline.recovery import InStore, Recalled, RecoveredGroup, recall
 from schemas.api.status import BRIEF_RUNS_MOST

@@ -76,7 +76,10 @@ class JournalConfig(Section):
         "senders cannot ask for `received`.",
     )
     segment_mib: float = Field(
-        default=64.0, ge=1, le=4096, description="Size of its files, in MiB; each goes once the database has all of it for good."
+        default=64.0,
+        ge=1,
+        le=4096,
+        description="Size of its files, in MiB; each goes once the database has all of it for good.",
     )
 
     @property

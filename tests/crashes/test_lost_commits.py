@@ -142,9 +142,7 @@ def test_what_postgresql_lost_is_committed_again() -> None:
             assert group["readings"]["committed"] == (TRIGGERS + 1) * INSTRUMENTS
             assert balanced(group)
             assert group["readings"]["dead"] == 0
-            run.until_said(
-                r"no longer has all that it acknowledged \(async\); what the journal has of it is committed again"
-            )
+            run.until_said(r"no longer has all that it acknowledged \(async\); what the journal has of it is committed")
             assert "are lost" not in run.said
             assert run.end() == 0
         assert asyncio.run(in_postgresql(dsn)) == ((TRIGGERS + 1) * INSTRUMENTS,) * 2

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from daemon.core.configuration.api_token import stored_token
-from daemon.pipeline.intake_log import readings_in
+from daemon.pipeline.log import readings_in
 from schemas.wire import Ack
 from tests.end_to_end.test_journal import counted, own_server
 from tests.support.disks import REAL

@@ -10,7 +10,7 @@ import numpy as np
 
 from daemon.core.outside import SystemDisk
 from daemon.core.outside.disk import Contents
-from daemon.pipeline.journal.format import (
+from daemon.pipeline.files.format import (
     COUNTS,
     HEAD,
     MAGIC,
@@ -21,7 +21,7 @@ from daemon.pipeline.journal.format import (
     parse_segment_head,
     segment_head,
 )
-from daemon.pipeline.journal.segment import whole_records
+from daemon.pipeline.files.segment import whole_records
 from schemas.batch import ClosedBlock
 from schemas.config import ConfigError, parse_config
 from schemas.ledger import ledger_dtype

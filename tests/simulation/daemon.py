@@ -23,9 +23,9 @@ from daemon.pipeline.assembly.sessions import ALL
 from daemon.pipeline.closed_blocks import readings_of
 from daemon.pipeline.dead_letters import DeadLetters, Letter, folder_of
 from daemon.pipeline.dead_letters.marks import DISCARDED
+from daemon.pipeline.files import Amount
 from daemon.pipeline.following import Following
 from daemon.pipeline.intake import Intake, open_intake
-from daemon.pipeline.journal import Amount
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import InStore, ask_store, recover_group, runs_of
 from daemon.sources.tcp.source import TcpSource

@@ -9,7 +9,7 @@ from unittest import mock
 from daemon.pipeline.assembly import Assembly
 from daemon.pipeline.backlog import Backlog
 from daemon.pipeline.committer import Committer
-from daemon.pipeline.intake_log import IntakeLog
+from daemon.pipeline.log import Log
 from daemon.pipeline.pipeline import Pipeline
 from daemon.sources.tcp.connection import Connection
 from tests.simulation.loop import LIFE
@@ -26,8 +26,8 @@ PLACES: dict[str, tuple[type, str]] = {
         (Pipeline, "_settled"),
         (Committer, "_count"),
         (Committer, "_deal_with"),
-        (IntakeLog, "append"),
-        (IntakeLog, "trim"),
+        (Log, "append"),
+        (Log, "trim"),
         (Connection, "acknowledge"),
     )
 }

@@ -48,14 +48,14 @@ VAGUE = "believe a time that two runs of a trigger have between them"
 MUTANTS = (
     Mutant(
         name="do not note what the database acknowledged",
-        file="daemon/pipeline/intake_log/keeper.py",
+        file="daemon/pipeline/log/keeper.py",
         text="        self._acknowledged.note(position)\n",
         to="        pass\n",
         plan="older-database-between-two-lives",
     ),
     Mutant(
         name="sync the same file again after a failed sync",
-        file="daemon/pipeline/intake_log/log.py",
+        file="daemon/pipeline/log/log.py",
         text=(
             "            self._writer.sync()\n"
             "        except OSError:\n"
@@ -72,14 +72,14 @@ MUTANTS = (
     ),
     Mutant(
         name="do not sync the name of a segment",
-        file="daemon/pipeline/journal/segment.py",
+        file="daemon/pipeline/files/segment.py",
         text=("            self._disk.sync_folder(self.path.parent)\n            self._is_named = True\n"),
         to="            self._is_named = True\n",
         seed=4,
     ),
     Mutant(
         name="do not sync the names of the log's folders",
-        file="daemon/pipeline/intake_log/log.py",
+        file="daemon/pipeline/log/log.py",
         text="        self._deferred.do(partial(make_folder, self._disk, self._folder))\n",
         to="        self._deferred.do(partial(self._disk.make_folder, self._folder))\n",
         plan="folder-made-before-the-start-and-not-synced",
@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         name="end without writing what was not old enough to be written",
-        file="daemon/pipeline/intake_log/keeper.py",
+        file="daemon/pipeline/log/keeper.py",
         text="if is_ended or self._waiting_bytes >= WRITTEN_FROM",
         to="if self._waiting_bytes >= WRITTEN_FROM",
         seed=2,
@@ -191,14 +191,14 @@ MUTANTS = (
     ),
     Mutant(
         name="acknowledge as received what is written and not synced",
-        file="daemon/pipeline/intake_log/keeper.py",
+        file="daemon/pipeline/log/keeper.py",
         text="                self._log.append(together)\n                self._log.sync()\n",
         to="                self._log.append(together)\n",
         seed=2,
     ),
     Mutant(
         name="trim the intake's log when its readings are closed, and not safe",
-        file="daemon/pipeline/intake_log/stretches.py",
+        file="daemon/pipeline/log/stretches.py",
         text="            if closing.safe_upto < stretch.closed_at:\n                break\n",
         to="",
         seed=8,

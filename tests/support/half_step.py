@@ -17,7 +17,7 @@ PLACES = {
     "callback": ("daemon.pipeline.assembly.assembly", "Assembly", "receive"),
     "timer": ("daemon.pipeline.assembly.assembly", "Assembly", "close_due"),
     "task": ("daemon.pipeline.committer.committer", "Committer", "_count"),
-    "intake": ("daemon.pipeline.intake_log.log", "IntakeLog", "append"),
+    "intake": ("daemon.pipeline.log.log", "Log", "append"),
     "acknowledgement": ("daemon.sources.tcp.connection", "Connection", "acknowledge"),
 }
 """A function by where it is called: by a callback of a connection, a timer, a task, a thread."""

@@ -17,7 +17,7 @@ from daemon.core.supervision.fail_stop import fail_stop
 from daemon.pipeline.backlog.waiting import Waiting
 from daemon.pipeline.closed_blocks import times_in
 from daemon.pipeline.durable_state import DurableState
-from daemon.pipeline.journal import Amount
+from daemon.pipeline.files import Amount
 from schemas.batch import ClosedBlock
 from schemas.retention import Period, are_within, spans_of
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from backends.columns.filling import readings_in
 from daemon.pipeline.backlog import Waiting
-from daemon.pipeline.journal import Amount
+from daemon.pipeline.files import Amount
 from daemon.pipeline.placing import Placed
 from schemas.batch import ClosedBlock, JournalPosition
 

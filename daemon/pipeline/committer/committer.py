@@ -26,7 +26,7 @@ from daemon.pipeline.committer.rejected import BlockPart, RejectedParts
 from daemon.pipeline.committer.transactions import Transactions
 from daemon.pipeline.dead_letters import DeadLetters, Reason
 from daemon.pipeline.dropped import DroppedPeriods
-from daemon.pipeline.journal import Amount
+from daemon.pipeline.files import Amount
 from daemon.pipeline.placer import NotePlaced, Placer, apart, is_to_place
 from daemon.pipeline.placing import Placed, late_to_place, set_aside_for_good
 from schemas.batch import ClosedBlock, Durability, JournalPosition

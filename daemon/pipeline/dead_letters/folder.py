@@ -17,11 +17,11 @@ from daemon.pipeline.dead_letters.index import Index, Segment
 from daemon.pipeline.dead_letters.marks import DISCARDED, RETRIED, Marks
 from daemon.pipeline.dead_letters.retried import PutBack, Retried
 from daemon.pipeline.dead_letters.writing import Writing
-from daemon.pipeline.journal import Amount
-from daemon.pipeline.journal.deferred import Deferred
-from daemon.pipeline.journal.format import BadRecord, counted_of, group_checksum
-from daemon.pipeline.journal.identity import Identity
-from daemon.pipeline.journal.segment import paths_in
+from daemon.pipeline.files import Amount
+from daemon.pipeline.files.deferred import Deferred
+from daemon.pipeline.files.format import BadRecord, counted_of, group_checksum
+from daemon.pipeline.files.identity import Identity
+from daemon.pipeline.files.segment import paths_in
 from schemas.batch import ClosedBlock, JournalPosition
 from schemas.readings import Array, InstrumentGroup
 

@@ -11,7 +11,7 @@ from backends.base import BatchRejected
 from daemon.core.outside import Disk
 from daemon.core.outside.disk import Buffer, Contents
 from daemon.pipeline.closed_blocks import ASIDE, Key
-from daemon.pipeline.journal.format import (
+from daemon.pipeline.files.format import (
     RECORD,
     BadRecord,
     check_body,
@@ -22,7 +22,7 @@ from daemon.pipeline.journal.format import (
     parse_header,
     parse_segment_head,
 )
-from daemon.pipeline.journal.segment import read as read_record
+from daemon.pipeline.files.segment import read as read_record
 from schemas.batch import ClosedBlock
 from schemas.readings import InstrumentGroup
 

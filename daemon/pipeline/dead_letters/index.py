@@ -6,7 +6,7 @@ from pathlib import Path
 
 from daemon.pipeline.closed_blocks import Key
 from daemon.pipeline.dead_letters.format import Letter
-from daemon.pipeline.journal import Amount
+from daemon.pipeline.files import Amount
 
 
 @dataclass(kw_only=True)

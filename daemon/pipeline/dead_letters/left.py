@@ -5,7 +5,7 @@ from pathlib import Path
 from daemon.core.outside import Disk
 from daemon.pipeline.dead_letters.format import ENDING, scan
 from daemon.pipeline.dead_letters.marks import Marks
-from daemon.pipeline.journal.segment import paths_in
+from daemon.pipeline.files.segment import paths_in
 
 
 def pending_readings(folder: Path, disk: Disk) -> int:

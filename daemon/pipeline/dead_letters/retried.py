@@ -12,8 +12,8 @@ from backends.base import Store
 from daemon.core.outside import Outside
 from daemon.pipeline.dead_letters.format import Letter
 from daemon.pipeline.dead_letters.marks import RETRIED, Marks
-from daemon.pipeline.journal import Acknowledged
-from daemon.pipeline.journal.acknowledged import NOWHERE, readings_behind
+from daemon.pipeline.files import Acknowledged
+from daemon.pipeline.files.acknowledged import NOWHERE, readings_behind
 from schemas.batch import JournalPosition, Stream
 from schemas.queries import LedgerTail
 from schemas.readings import InstrumentGroup

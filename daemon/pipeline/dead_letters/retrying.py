@@ -21,7 +21,7 @@ from daemon.pipeline.dead_letters.folder import DeadLetters
 from daemon.pipeline.dead_letters.format import Letter
 from daemon.pipeline.dead_letters.retried import position_of_letters
 from daemon.pipeline.durable_state import may_have, runs_in
-from daemon.pipeline.journal import Amount
+from daemon.pipeline.files import Amount
 from daemon.pipeline.revising import find, rows_after
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.ledger import own_rows

@@ -7,9 +7,9 @@ from pathlib import Path
 from daemon.core.outside import Disk
 from daemon.pipeline.dead_letters.format import ENDING, Letter, encode_letter
 from daemon.pipeline.dead_letters.index import Segment
-from daemon.pipeline.journal.format import segment_head
-from daemon.pipeline.journal.identity import Identity
-from daemon.pipeline.journal.segment import SegmentWriter, make_folder, path_of
+from daemon.pipeline.files.format import segment_head
+from daemon.pipeline.files.identity import Identity
+from daemon.pipeline.files.segment import SegmentWriter, make_folder, path_of
 from schemas.batch import ClosedBlock
 from schemas.readings import InstrumentGroup
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from daemon.core.monitoring.events import Events
 from daemon.pipeline.announced import NO_RECORD, AnnouncedRuns
 from daemon.pipeline.intake.replay import Replay
-from daemon.pipeline.intake_log import IntakeKeeper, Received
+from daemon.pipeline.log import LogKeeper, Received
 from daemon.pipeline.pipeline import Pipeline
 
 READ_MOST = 8 * 2**20
@@ -26,7 +26,7 @@ class CatchingUp:
     """
 
     def __init__(
-        self, group: str, keeper: IntakeKeeper | None, events: Events, *, found_upto: int, doubtful_upto: int
+        self, group: str, keeper: LogKeeper | None, events: Events, *, found_upto: int, doubtful_upto: int
     ) -> None:
         self.found_upto = found_upto
         self.doubtful_upto = doubtful_upto

@@ -20,13 +20,13 @@ from daemon.pipeline.intake.receipt_times import ReceiptTimes
 from daemon.pipeline.intake.replay import Replay
 from daemon.pipeline.intake.streams import Stream, Streams
 from daemon.pipeline.intake.subscriber import Subscriber
-from daemon.pipeline.intake_log import (
+from daemon.pipeline.log import (
     RUN,
-    IntakeFound,
-    IntakeKeeper,
-    IntakeLog,
-    IntakeState,
     Kept,
+    Log,
+    LogFound,
+    LogKeeper,
+    LogState,
     RunKind,
     Stretches,
 )
@@ -58,8 +58,8 @@ class Intake:
         self,
         group: InstrumentGroup,
         *,
-        log: IntakeLog | None = None,
-        found: IntakeFound | None = None,
+        log: Log | None = None,
+        found: LogFound | None = None,
         clock: Clock,
         rng: random.Random,
         events: Events,
@@ -77,7 +77,7 @@ class Intake:
         self._reading: Pipeline | None = None  # it is being given what came before
         self._counting: Pipeline | None = None  # it has the figures
         self.log = log
-        self._keeper = None if log is None else IntakeKeeper(log, self._on_log)
+        self._keeper = None if log is None else LogKeeper(log, self._on_log)
         self._nobody = NOBODY  # the pipeline's column for readings for which nobody waits
         found_upto = 0 if log is None else log.next - 1
         self.stretches = Stretches(() if found is None else found.sessions, found_upto)
@@ -133,7 +133,7 @@ class Intake:
         return None if self._keeper is None else self
 
     @property
-    def state(self) -> IntakeState:
+    def state(self) -> LogState:
         """How far the log is; there has to be one."""
         assert self._keeper is not None
         return self._keeper.state
@@ -344,7 +344,7 @@ class Intake:
         self._streams.put(number, runs)
         self._look_full()
 
-    def _on_log(self, state: IntakeState) -> None:
+    def _on_log(self, state: LogState) -> None:
         for key in self._streams.sync(state.synced) & self._columns.of.keys():
             column, synced = self._columns.of[key], self._streams.by_session[key].synced
             if self._pipeline is None:

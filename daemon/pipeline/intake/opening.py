@@ -5,9 +5,9 @@ from pathlib import Path
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed, reason_of
 from daemon.core.outside import Outside
+from daemon.pipeline.files import LogError
 from daemon.pipeline.intake.intake import Intake
-from daemon.pipeline.intake_log import IntakeLog, folder_of
-from daemon.pipeline.journal import JournalError
+from daemon.pipeline.log import Log, folder_of
 from schemas.config import Config
 from schemas.readings import InstrumentGroup
 
@@ -25,10 +25,10 @@ async def open_intake(
     log, found = None, None
     if config.journal.max_mib:
         folder, journal = folder_of(state_dir, group.name), config.journal
-        log = IntakeLog(folder, group, outside, max_bytes=journal.max_bytes, segment_bytes=journal.segment_bytes)
+        log = Log(folder, group, outside, max_bytes=journal.max_bytes, segment_bytes=journal.segment_bytes)
         try:
             found = await outside.workers.call(log.open)
-        except JournalError as error:
+        except LogError as error:
             raise CommandFailed(str(error)) from None
         except OSError as error:
             raise CommandFailed(f"the journal in {folder} cannot be used: {reason_of(error)}") from None

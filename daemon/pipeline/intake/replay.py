@@ -10,7 +10,7 @@ import numpy as np
 from daemon.core.outside import Clock
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import Origin
-from daemon.pipeline.intake_log import Received, RunKind, Stretches
+from daemon.pipeline.log import Received, RunKind, Stretches
 from daemon.pipeline.pipeline import Pipeline
 from schemas.readings import Array
 

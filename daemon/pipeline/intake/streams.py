@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daemon.pipeline.intake_log import RUN, RunKind, Stretches
+from daemon.pipeline.log import RUN, RunKind, Stretches
 from schemas.readings import Array
 from schemas.sessions import PRIVATE
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from daemon.core.outcome import CommandFailed, reason_of
 from daemon.core.outside import Disk
 from daemon.core.outside.disk import Contents
-from daemon.pipeline.journal.acknowledged import read_acknowledged
-from daemon.pipeline.journal.format import counted
-from daemon.pipeline.journal.identity import read_ids
-from daemon.pipeline.journal.segment import head_of, paths_in, whole_records
+from daemon.pipeline.files.acknowledged import read_acknowledged
+from daemon.pipeline.files.format import counted
+from daemon.pipeline.files.identity import read_ids
+from daemon.pipeline.files.segment import head_of, paths_in, whole_records
 
 FOLDER = "journal"
 ENDING = ".journal"

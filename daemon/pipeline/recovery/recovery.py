@@ -14,10 +14,10 @@ from daemon.pipeline.closed_blocks import readings_of
 from daemon.pipeline.dead_letters import DeadLetters, Found, folder_of
 from daemon.pipeline.dead_letters.at_start import read_last, read_newest
 from daemon.pipeline.durable_state import DurableState, may_have
-from daemon.pipeline.intake_log import IntakeLog, readings_in
-from daemon.pipeline.intake_log import folder_of as log_folder_of
-from daemon.pipeline.journal.acknowledged import readings_behind
-from daemon.pipeline.journal.identity import read_ids
+from daemon.pipeline.files.acknowledged import readings_behind
+from daemon.pipeline.files.identity import read_ids
+from daemon.pipeline.log import Log, readings_in
+from daemon.pipeline.log import folder_of as log_folder_of
 from daemon.pipeline.recovery.earlier_version import refuse_earlier_version
 from daemon.pipeline.recovery.history import heard_last, history_of
 from daemon.pipeline.recovery.in_store import InStore
@@ -93,7 +93,7 @@ async def recover_group(
     events: Events,
     *,
     outside: Outside,
-    log: IntakeLog | None,
+    log: Log | None,
     in_log: int = 0,
 ) -> RecoveredGroup:
     """Open the dead letters, and report what was found.
@@ -173,7 +173,7 @@ def _refuse_turned_off(in_store: InStore, folder: Path, disk: Disk) -> None:
         )
 
 
-def _lacking(in_store: InStore, log: IntakeLog) -> int:
+def _lacking(in_store: InStore, log: Log) -> int:
     """How many readings the database acknowledged, by the note of it, that it does not have: at least so many."""
     if not in_store.position.sequence and len(in_store.tail):
         return 0  # the position alone is gone: an operator removed a row

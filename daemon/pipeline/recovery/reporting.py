@@ -2,7 +2,7 @@
 
 from daemon.core.monitoring.events import Events
 from daemon.pipeline.dead_letters import Found
-from daemon.pipeline.journal import Amount
+from daemon.pipeline.files import Amount
 from schemas.readings import InstrumentGroup
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from daemon.core.outcome import CommandFailed
 from daemon.core.outside import Disk
 from daemon.pipeline.dead_letters.left import pending_readings
-from daemon.pipeline.intake_log.log import INTAKE, readings_in
+from daemon.pipeline.log.log import INTAKE, readings_in
 from daemon.pipeline.recovery.earlier_version import FOLDER, readings_left
 
 

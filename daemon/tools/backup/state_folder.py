@@ -22,7 +22,7 @@ from daemon.core.monitoring.event_log import TAKEN, TAKING
 from daemon.core.outcome import CommandFailed, names_file
 from daemon.core.outside import SystemDisk
 from daemon.core.process.state_folder import RESTORING
-from daemon.pipeline.intake_log.log import ENDING, INTAKE
+from daemon.pipeline.log.log import ENDING, INTAKE
 
 DEAD_LETTERS = "dead-letters"
 MOVED_BACK = ("retried", "acknowledged", "discarded")

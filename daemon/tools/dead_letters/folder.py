@@ -8,7 +8,7 @@ from pathlib import Path
 from daemon.core.outside import Outside
 from daemon.pipeline.dead_letters import DeadLetters, Found, Letter
 from daemon.pipeline.dead_letters.marks import Marks
-from daemon.pipeline.journal.format import BadRecord
+from daemon.pipeline.files.format import BadRecord
 from schemas.batch import ClosedBlock
 from schemas.readings import InstrumentGroup
 

@@ -14,11 +14,11 @@ from daemon.core.outcome import CommandFailed, reason_of
 from daemon.core.outside import Outside, SystemDisk
 from daemon.pipeline.dead_letters import DeadLetters, folder_of
 from daemon.pipeline.durable_state import DurableState
-from daemon.pipeline.intake_log import folder_of as log_folder_of
-from daemon.pipeline.intake_log import readings_in
-from daemon.pipeline.journal import Amount
-from daemon.pipeline.journal.acknowledged import read_acknowledged, readings_behind
-from daemon.pipeline.journal.identity import read_ids
+from daemon.pipeline.files import Amount
+from daemon.pipeline.files.acknowledged import read_acknowledged, readings_behind
+from daemon.pipeline.files.identity import read_ids
+from daemon.pipeline.log import folder_of as log_folder_of
+from daemon.pipeline.log import readings_in
 from daemon.tools.reconcile.verdicts import Findings
 from schemas.api.status import GroupStatus, Status
 from schemas.batch import JournalPosition

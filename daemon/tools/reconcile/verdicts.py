@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daemon.pipeline.journal import Amount
+from daemon.pipeline.files import Amount
 from schemas.api.status import GroupStatus
 from schemas.batch import Layout
 from schemas.readings import Array

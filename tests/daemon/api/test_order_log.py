@@ -13,8 +13,8 @@ import pytest
 from daemon.core.monitoring.events import Events
 from daemon.pipeline.announced import AnnouncedRuns
 from daemon.pipeline.dead_letters import Outcome
+from daemon.pipeline.files import Amount
 from daemon.pipeline.intake import open_intake
-from daemon.pipeline.journal import Amount
 from dashboard.feed.client import Daemon, DaemonApi
 from tests.daemon.api.test_api import CONFIG, GROUP, SHORT, WITH_TOKEN, Served, facts, served
 from tests.support.disks import REAL, FaultyDisk, faulty

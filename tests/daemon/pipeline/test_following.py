@@ -9,8 +9,8 @@ import pytest
 
 from backends.base import BatchRejected, StoreUnavailable
 from backends.memory.store import MemoryStore
-from daemon.pipeline.intake_log import folder_of
-from daemon.pipeline.intake_log.log import ENDING
+from daemon.pipeline.log import folder_of
+from daemon.pipeline.log.log import ENDING
 from schemas.batch import Batch, Stream
 from schemas.readings import Array
 from schemas.wire import Ack

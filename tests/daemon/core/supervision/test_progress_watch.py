@@ -9,7 +9,7 @@ import pytest
 from backends.base import StoreUnavailable
 from daemon.core.supervision.progress_watch import Part, ProgressWatch
 from daemon.pipeline.committer import longest_attempt_s
-from daemon.pipeline.intake_log import IntakeKeeper
+from daemon.pipeline.log import LogKeeper
 from daemon.pipeline.pipeline import Pipeline
 from daemon.sources.simulated import SimulatedSource
 from daemon.sources.tcp import TcpSource
@@ -18,7 +18,7 @@ from schemas.config import Config
 from schemas.config import SimulatedSource as SimulatedConfig
 from schemas.config import TcpSource as TcpConfig
 from schemas.config import UdpSource as UdpConfig
-from tests.daemon.pipeline.intake_log.test_log import Opened, record
+from tests.daemon.pipeline.log.test_log import Opened, record
 from tests.support.disks import FaultyDisk
 from tests.support.pipelines import eventually, logging_to_memory
 from tests.support.readings import make_block, make_group, whole
@@ -129,7 +129,7 @@ async def test_triggers_that_should_have_closed_are_work() -> None:
 
 
 async def test_the_journals_keeper_answers_until_it_is_dead(tmp_path: Path) -> None:
-    keeper = IntakeKeeper(Opened(tmp_path), lambda _: None)
+    keeper = LogKeeper(Opened(tmp_path), lambda _: None)
     keeper.start()
     keeper.part("keeper")
     for _ in range(3):
@@ -147,7 +147,7 @@ async def test_the_journals_keeper_answers_until_it_is_dead(tmp_path: Path) -> N
 @pytest.mark.parametrize("operation", ["append", "sync"])
 async def test_a_thread_that_hangs_in_its_disk_is_stuck_and_an_idle_one_is_not(operation: str, tmp_path: Path) -> None:
     disk, hangs, goes_on = FaultyDisk(), threading.Event(), threading.Event()
-    keeper = IntakeKeeper(Opened(tmp_path, disk), lambda _: None)
+    keeper = LogKeeper(Opened(tmp_path, disk), lambda _: None)
     keeper.start()
 
     def before(name: str, _: Path) -> None:

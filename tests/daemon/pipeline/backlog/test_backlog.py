@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from backends.columns.filling import readings_in
 from daemon.pipeline.backlog import Backlog
 from daemon.pipeline.durable_state import DurableState
-from daemon.pipeline.journal import Amount
+from daemon.pipeline.files import Amount
 from schemas.batch import ClosedBlock
 from schemas.retention import Period
-from tests.daemon.pipeline.journal.test_format import block_of, same
+from tests.daemon.pipeline.files.test_format import block_of, same
 from tests.support.disks import StoppedClock
 
 WITHIN_S = 20.0

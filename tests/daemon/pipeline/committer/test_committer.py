@@ -10,7 +10,7 @@ from backends.memory.store import MemoryStore
 from daemon.pipeline.assembly import Origin
 from daemon.pipeline.committer import FOLLOWS
 from daemon.pipeline.dead_letters import DeadLetters
-from daemon.pipeline.journal import Amount
+from daemon.pipeline.files import Amount
 from daemon.pipeline.pipeline import Pipeline
 from schemas.batch import Aside, Batch, JournalPosition, Stream
 from schemas.queries import Query, TriggersReadings

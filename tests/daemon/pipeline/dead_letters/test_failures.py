@@ -11,7 +11,7 @@ from backends.base import BatchRejected
 from backends.memory.store import MemoryStore
 from daemon.pipeline.closed_blocks import ASIDE, aside_parts, split
 from daemon.pipeline.dead_letters import DeadLetters, Reason, Retrying
-from daemon.pipeline.journal import Amount
+from daemon.pipeline.files import Amount
 from schemas.batch import Aside, Batch, ClosedBlock, JournalPosition, Stream
 from schemas.states import AsideReason
 from tests.daemon.pipeline.dead_letters.test_folder import (

@@ -13,7 +13,7 @@ from daemon.pipeline.dead_letters import DeadLetters, Reason
 from daemon.pipeline.dead_letters.at_start import read_last
 from daemon.pipeline.dead_letters.format import Letter
 from daemon.pipeline.dead_letters.left import pending_readings
-from daemon.pipeline.journal import Amount
+from daemon.pipeline.files import Amount
 from schemas.batch import ClosedBlock, JournalPosition
 from schemas.ledger import ledger_dtype
 from schemas.readings import InstrumentGroup

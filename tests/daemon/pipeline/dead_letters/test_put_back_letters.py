@@ -17,7 +17,7 @@ from daemon.core.outcome import CommandFailed
 from daemon.pipeline.dead_letters import DeadLetters, Retrying, folder_of
 from daemon.pipeline.dead_letters.left import pending_readings
 from daemon.pipeline.dead_letters.retrying import Outcome
-from daemon.pipeline.journal.acknowledged import read_acknowledged
+from daemon.pipeline.files.acknowledged import read_acknowledged
 from daemon.pipeline.recovery import ask_store, recover_group
 from daemon.tools.dead_letters import offline
 from schemas.batch import Batch, Stream

@@ -10,7 +10,7 @@ import pytest
 
 from daemon.core.monitoring.events import Events
 from daemon.pipeline.intake import Intake, open_intake
-from daemon.pipeline.intake_log import folder_of, readings_in
+from daemon.pipeline.log import folder_of, readings_in
 from tests.daemon.pipeline.intake.test_intake import CONFIG, GROUP, living, new_store
 from tests.support.disks import REAL, FaultyDisk, faulty
 from tests.support.pipelines import eventually

@@ -19,9 +19,9 @@ from daemon.pipeline.assembly import Joined, Origin
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.following import Following
 from daemon.pipeline.intake import Subscriber, open_intake
-from daemon.pipeline.intake_log import RUN, IntakeLog, RunKind, folder_of, readings_in
-from daemon.pipeline.intake_log.format import Received
-from daemon.pipeline.intake_log.log import ELSEWHERE, ENDING
+from daemon.pipeline.log import RUN, Log, RunKind, folder_of, readings_in
+from daemon.pipeline.log.format import Received
+from daemon.pipeline.log.log import ELSEWHERE, ENDING
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import ask_store, recover_group, runs_of
 from schemas.batch import Durability, Layout
@@ -179,7 +179,7 @@ def keys(*triggers: int) -> list[tuple[int, int]]:
 
 def log_of(folder: Path, *records: list[tuple[int, int, RunKind, Array]]) -> None:
     """Write a log as an earlier process left it: for each record its runs."""
-    log = IntakeLog(folder_of(folder, "bpm"), GROUP, REAL, max_bytes=2**30, segment_bytes=2**20)
+    log = Log(folder_of(folder, "bpm"), GROUP, REAL, max_bytes=2**30, segment_bytes=2**20)
     log.open()
     for number, record in enumerate(records, log.next):
         runs = np.array([(session, first, len(block), kind) for session, first, kind, block in record], RUN)

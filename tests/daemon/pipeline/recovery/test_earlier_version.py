@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from daemon.core.outcome import CommandFailed
-from daemon.pipeline.journal.format import counted_of, encode, segment_head
-from daemon.pipeline.journal.segment import path_of
+from daemon.pipeline.files.format import counted_of, encode, segment_head
+from daemon.pipeline.files.segment import path_of
 from daemon.pipeline.recovery.earlier_version import ENDING, readings_left, refuse_earlier_version
 from schemas.batch import ClosedBlock
-from tests.daemon.pipeline.journal.test_format import GROUP, block_of
+from tests.daemon.pipeline.files.test_format import GROUP, block_of
 from tests.support.disks import REAL
 
 JOURNAL = 77

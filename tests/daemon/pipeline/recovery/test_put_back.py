@@ -10,9 +10,9 @@ import pytest
 from backends.base import BatchRejected
 from backends.memory.store import MemoryStore
 from daemon.core.monitoring.events import Events
+from daemon.pipeline.files.acknowledged import read_acknowledged
 from daemon.pipeline.intake import open_intake
-from daemon.pipeline.intake_log import folder_of
-from daemon.pipeline.journal.acknowledged import read_acknowledged
+from daemon.pipeline.log import folder_of
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import ask_store, recover_group
 from schemas.batch import Batch, Stream
@@ -129,7 +129,7 @@ async def test_another_host_that_went_on_is_no_loss(tmp_path: Path) -> None:
 
 
 async def test_a_running_daemon_notes_it_every_few_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daemon.pipeline.intake_log.keeper.ROOM_EVERY_S", 0.01)
+    monkeypatch.setattr("daemon.pipeline.log.keeper.ROOM_EVERY_S", 0.01)
     store = MemoryStore({"bpm": GROUP})
     async with journaling(store, GROUP, tmp_path) as pipeline:
         await commit(pipeline, 1, 2)

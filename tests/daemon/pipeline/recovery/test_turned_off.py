@@ -7,8 +7,8 @@ import pytest
 from backends.base import StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.core.outcome import CommandFailed
-from daemon.pipeline.intake_log import folder_of
-from daemon.pipeline.intake_log.log import ENDING
+from daemon.pipeline.log import folder_of
+from daemon.pipeline.log.log import ENDING
 from tests.support.kills import copy_of
 from tests.support.pipelines import eventually, journaling
 from tests.support.readings import make_block, make_group, whole

@@ -7,12 +7,12 @@ import pytest
 from daemon.core.outcome import CommandFailed
 from daemon.core.outside import SystemDisk
 from daemon.pipeline.dead_letters import DeadLetters, Reason, folder_of
-from daemon.pipeline.intake_log import folder_of as log_folder_of
-from daemon.pipeline.journal.format import counted_of
+from daemon.pipeline.files.format import counted_of
+from daemon.pipeline.log import folder_of as log_folder_of
 from daemon.pipeline.recovery.unknown_groups import refuse_unknown_groups, unknown_groups
 from tests.daemon.pipeline.dead_letters.test_folder import take
-from tests.daemon.pipeline.intake_log.test_log import Opened, put
-from tests.daemon.pipeline.journal.test_format import GROUP, block_of
+from tests.daemon.pipeline.files.test_format import GROUP, block_of
+from tests.daemon.pipeline.log.test_log import Opened, put
 from tests.daemon.pipeline.recovery.test_earlier_version import journal_of
 from tests.support.disks import REAL
 from tests.support.processes import here, triggerlog

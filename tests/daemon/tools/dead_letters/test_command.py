@@ -20,7 +20,7 @@ from daemon.client.api.reach import Reach
 from daemon.core.configuration import load_config
 from daemon.pipeline.closed_blocks import aside_parts
 from daemon.pipeline.dead_letters import DeadLetters, Outcome, Reason, folder_of
-from daemon.pipeline.journal import Amount
+from daemon.pipeline.files import Amount
 from daemon.tools.dead_letters.causes import lines_of
 from daemon.tools.dead_letters.export import export_npz
 from daemon.tools.dead_letters.retry import Retry

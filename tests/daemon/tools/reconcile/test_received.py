@@ -11,8 +11,8 @@ from daemon.client.api.reach import Reach
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.outcome import CommandFailed
 from daemon.pipeline.durable_state import DurableState
-from daemon.pipeline.intake_log import RUN, IntakeLog, Received, RunKind, folder_of
-from daemon.pipeline.journal.identity import Identity
+from daemon.pipeline.files.identity import Identity
+from daemon.pipeline.log import RUN, Log, Received, RunKind, folder_of
 from daemon.tools.console import make_console
 from daemon.tools.reconcile.command import _as_json, _rows, _show
 from daemon.tools.reconcile.survey import Survey
@@ -34,7 +34,7 @@ def loaded(tmp_path: Path) -> LoadedConfig:
     file = write_one_group(tmp_path, logger="klystron-gallery")
     group = load_config(file).config.groups[0].group()
     for number, runs in ((1, [(SENDER, 10, 3), (OTHER, 0, 1)]), (2, [(SENDER, 13, 2), (OTHER, 1, 2)])):
-        log = IntakeLog(folder_of(tmp_path / "state", "bpm"), group, REAL, max_bytes=2**30, segment_bytes=2**20)
+        log = Log(folder_of(tmp_path / "state", "bpm"), group, REAL, max_bytes=2**30, segment_bytes=2**20)
         log.open()
         joined = [(session, first, 0, RunKind.JOINED) for session, first, _ in runs]
         came = np.array([*joined, *((*run, RunKind.READINGS) for run in runs)], RUN)

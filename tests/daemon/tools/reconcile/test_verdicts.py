@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daemon.pipeline.journal import Amount
+from daemon.pipeline.files import Amount
 from daemon.tools.reconcile.command import _rows
 from daemon.tools.reconcile.verdicts import Findings, Verdict, judge
 from schemas.api.status import GroupStatus

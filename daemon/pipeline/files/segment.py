@@ -6,7 +6,7 @@ from pathlib import Path
 
 from daemon.core.outside import Disk
 from daemon.core.outside.disk import Buffer, Contents
-from daemon.pipeline.journal.format import (
+from daemon.pipeline.files.format import (
     RECORD,
     RECORD_MAGIC,
     BadRecord,

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from daemon.pipeline.intake_log import RUN, RunKind, Stretches
-from daemon.pipeline.intake_log.stretches import STRETCH_S
+from daemon.pipeline.log import RUN, RunKind, Stretches
+from daemon.pipeline.log.stretches import STRETCH_S
 from schemas.readings import Array
 from schemas.sessions import PRIVATE
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from daemon.pipeline.intake_log.format import RunKind
+from daemon.pipeline.log.format import RunKind
 from schemas.readings import Array
 from schemas.sessions import is_private
 

@@ -5,8 +5,8 @@ which folder a number belongs to. `deferred` keeps writes of a start that may wa
 the event loop, and `acknowledged` is a note of what the database said last.
 """
 
-from daemon.pipeline.journal.acknowledged import Acknowledged
-from daemon.pipeline.journal.amount import Amount
-from daemon.pipeline.journal.errors import JournalError, JournalFull
+from daemon.pipeline.files.acknowledged import Acknowledged
+from daemon.pipeline.files.amount import Amount
+from daemon.pipeline.files.errors import LogError, LogFull
 
-__all__ = ["Acknowledged", "Amount", "JournalError", "JournalFull"]
+__all__ = ["Acknowledged", "Amount", "LogError", "LogFull"]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.pipeline.journal.format import (
+from daemon.pipeline.files.format import (
     RECORD,
     BadRecord,
     counted,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon.pipeline.journal import Acknowledged
-from daemon.pipeline.journal.acknowledged import NOWHERE, read_acknowledged, readings_behind
+from daemon.pipeline.files import Acknowledged
+from daemon.pipeline.files.acknowledged import NOWHERE, read_acknowledged, readings_behind
 from schemas.batch import JournalPosition
 from tests.support.disks import REAL, FaultyDisk, faulty
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.pipeline.intake_log import IntakeKeeper, IntakeLog, IntakeState
-from daemon.pipeline.intake_log.format import encode
-from daemon.pipeline.intake_log.keeper import LAZY_S, WAITING_MOST, WRITTEN_FROM
-from daemon.pipeline.journal.beside import AGAIN_S
-from tests.daemon.pipeline.intake_log.test_log import ALL, GROUP, ON_DISK, ROOMY, Opened, record, triggers
+from daemon.pipeline.files.beside import AGAIN_S
+from daemon.pipeline.log import Log, LogKeeper, LogState
+from daemon.pipeline.log.format import encode
+from daemon.pipeline.log.keeper import LAZY_S, WAITING_MOST, WRITTEN_FROM
+from tests.daemon.pipeline.log.test_log import ALL, GROUP, ON_DISK, ROOMY, Opened, record, triggers
 from tests.support.disks import ByHand, FaultyDisk, StoppedClock, faulty
 
 BAD = OSError(errno.EIO, "input/output error")
@@ -28,10 +28,10 @@ class Kept:
         for path in folder.glob("*"):
             self.disk.keep(path)
         outside = faulty(self.disk, clock=self.clock, workers=self.workers)
-        self.log = IntakeLog(folder, GROUP, outside, **{**ROOMY, "segment_bytes": 1500, **limits})
+        self.log = Log(folder, GROUP, outside, **{**ROOMY, "segment_bytes": 1500, **limits})
         self.log.open()
-        self.states: list[IntakeState] = []
-        self.keeper = IntakeKeeper(self.log, self.states.append)
+        self.states: list[LogState] = []
+        self.keeper = LogKeeper(self.log, self.states.append)
         self.keeper.start()
 
     def put(self, count: int = 1, *, at_once: bool = True) -> None:

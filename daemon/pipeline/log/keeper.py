@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 
 from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
+from daemon.pipeline.files.acknowledged import Acknowledged
+from daemon.pipeline.files.beside import Attempt, Beside
+from daemon.pipeline.files.errors import LogFull
 from daemon.pipeline.fitting import count_fitting
-from daemon.pipeline.intake_log.format import Received
-from daemon.pipeline.intake_log.log import IntakeLog
-from daemon.pipeline.journal.acknowledged import Acknowledged
-from daemon.pipeline.journal.beside import Attempt, Beside
-from daemon.pipeline.journal.errors import JournalFull
+from daemon.pipeline.log.format import Received
+from daemon.pipeline.log.log import Log
 from schemas.batch import JournalPosition
 from schemas.readings import Array
 
@@ -51,7 +51,7 @@ LAZY_S = 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntakeState:
+class LogState:
     """How far the log is.
 
     synced: all records up to this number are on the disk. gone: those up to this number are not, any more.
@@ -69,13 +69,13 @@ class IntakeState:
     problem: str | None
 
 
-class IntakeKeeper:
+class LogKeeper:
     """Hands readings to the log.
 
     log: open. changed: called on the event loop with every new state.
     """
 
-    def __init__(self, log: IntakeLog, changed: Callable[[IntakeState], None]) -> None:
+    def __init__(self, log: Log, changed: Callable[[LogState], None]) -> None:
         self._log = log
         self._clock = log.outside.clock
         self._report_change = changed
@@ -103,7 +103,7 @@ class IntakeKeeper:
         return self._clock.now().monotonic_ns / 1e9
 
     @property
-    def state(self) -> IntakeState:
+    def state(self) -> LogState:
         """How far it is, as it was reported last."""
         return self._state
 
@@ -173,7 +173,7 @@ class IntakeKeeper:
         self._acknowledged.note(position)
 
     async def read(self, most_bytes: int) -> list[Received]:
-        """Read the next records; see `IntakeLog.read`.
+        """Read the next records; see `Log.read`.
 
         Raises:
             OSError: the disk failed.
@@ -186,7 +186,7 @@ class IntakeKeeper:
         await self._call(self._log.read_again)
 
     async def doubt(self) -> None:
-        """See `IntakeLog.doubt`.
+        """See `Log.doubt`.
 
         Raises:
             OSError: the disk failed.
@@ -284,7 +284,7 @@ class IntakeKeeper:
                 self._log.sync()
                 self._synced = together[-1].number
                 written += len(together)
-        except (JournalFull, OSError) as error:
+        except (LogFull, OSError) as error:
             self._writing.failed(f"the journal cannot be written: {error}", now_s)
         else:
             self._writing.succeeded()
@@ -300,8 +300,8 @@ class IntakeKeeper:
             self._state = state
             self._loop.call_soon_threadsafe(self._changed, state)
 
-    def _new_state(self) -> IntakeState:
-        return IntakeState(
+    def _new_state(self) -> LogState:
+        return LogState(
             synced=self._synced,
             gone=self._gone,
             tried=self._tried,
@@ -312,7 +312,7 @@ class IntakeKeeper:
         )
 
     @fail_stop()
-    def _changed(self, state: IntakeState) -> None:
+    def _changed(self, state: LogState) -> None:
         self._forget_synced()
         self._report_change(state)
 

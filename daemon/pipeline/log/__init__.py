@@ -4,19 +4,19 @@
 event loop where that is needed; `stretches` tells which of them the database has, and `kept` is what a pipeline sees.
 """
 
-from daemon.pipeline.intake_log.format import RUN, Received, RunKind
-from daemon.pipeline.intake_log.keeper import IntakeKeeper, IntakeState
-from daemon.pipeline.intake_log.kept import Kept
-from daemon.pipeline.intake_log.log import IntakeFound, IntakeLog, folder_of, readings_in
-from daemon.pipeline.intake_log.stretches import Stretches
+from daemon.pipeline.log.format import RUN, Received, RunKind
+from daemon.pipeline.log.keeper import LogKeeper, LogState
+from daemon.pipeline.log.kept import Kept
+from daemon.pipeline.log.log import Log, LogFound, folder_of, readings_in
+from daemon.pipeline.log.stretches import Stretches
 
 __all__ = [
     "RUN",
-    "IntakeFound",
-    "IntakeKeeper",
-    "IntakeLog",
-    "IntakeState",
     "Kept",
+    "Log",
+    "LogFound",
+    "LogKeeper",
+    "LogState",
     "Received",
     "RunKind",
     "Stretches",

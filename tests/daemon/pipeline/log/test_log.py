@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from daemon.pipeline.intake_log import RUN, IntakeLog, Received, RunKind, readings_in
-from daemon.pipeline.intake_log.log import ELSEWHERE, ENDING
-from daemon.pipeline.journal import JournalError, JournalFull
+from daemon.pipeline.files import LogError, LogFull
+from daemon.pipeline.log import RUN, Log, Received, RunKind, readings_in
+from daemon.pipeline.log.log import ELSEWHERE, ENDING
 from tests.support.disks import REAL, FaultyDisk, StoppedClock, faulty
 from tests.support.readings import make_block, make_group
 
@@ -29,7 +29,7 @@ def record(number: int, trigger: int | None = None, session: int = 7) -> Receive
     return Received(number=number, received_ns=10 * number, runs=runs, readings=make_block(GROUP, [(trigger, 1)]))
 
 
-class Opened(IntakeLog):
+class Opened(Log):
     """A log, and what was found in it."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Opened(IntakeLog):
         self.found = self.open()
 
 
-def put(log: IntakeLog, *numbers: int) -> None:
+def put(log: Log, *numbers: int) -> None:
     log.append([record(number) for number in numbers])
     log.sync()
 
@@ -188,7 +188,7 @@ def test_a_full_log_takes_more_when_it_is_trimmed(tmp_path: Path) -> None:
     clock = StoppedClock()
     log = Opened(tmp_path, FaultyDisk(), clock, max_bytes=2000, segment_bytes=500)
     last = 1
-    with contextlib.suppress(JournalFull):
+    with contextlib.suppress(LogFull):
         for last in range(1, 100):
             put(log, last)
     assert last < 99
@@ -200,8 +200,8 @@ def test_a_full_log_takes_more_when_it_is_trimmed(tmp_path: Path) -> None:
 
 def test_readings_of_other_instruments_are_refused(tmp_path: Path) -> None:
     put(Opened(tmp_path), 1)
-    other = IntakeLog(tmp_path, make_group(instruments=3), REAL, **ROOMY)
-    with pytest.raises(JournalError, match="other instruments"):
+    other = Log(tmp_path, make_group(instruments=3), REAL, **ROOMY)
+    with pytest.raises(LogError, match="other instruments"):
         other.open()
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import daemon.pipeline.journal.identity as identity_module
-from daemon.pipeline.journal.identity import AHEAD, Identity, read_ids
+import daemon.pipeline.files.identity as identity_module
+from daemon.pipeline.files.identity import AHEAD, Identity, read_ids
 from tests.support.disks import REAL, FaultyDisk
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from daemon.core.outside.disk import Buffer
-from daemon.pipeline.journal.format import BadRecord, Parts, group_checksum, padded, record_header
+from daemon.pipeline.files.format import BadRecord, Parts, group_checksum, padded, record_header
 from schemas.readings import Array, InstrumentGroup
 
 RECORD_MAGIC = 0x52_4C_54_89

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from daemon.pipeline.intake_log import IntakeKeeper, IntakeState
-from tests.daemon.pipeline.intake_log.test_log import ALL, Opened, record, triggers
+from daemon.pipeline.log import LogKeeper, LogState
+from tests.daemon.pipeline.log.test_log import ALL, Opened, record, triggers
 
 ON_BOTH_LOOPS = True
 WITHIN_S = 20.0
@@ -20,7 +20,7 @@ class Watched:
     def __init__(self, folder: Path) -> None:
         self.log = Opened(folder)
         self._news = asyncio.Event()
-        self.keeper = IntakeKeeper(self.log, lambda state: self._news.set())
+        self.keeper = LogKeeper(self.log, lambda state: self._news.set())
         self.keeper.start()
 
     def put(self, *numbers: int) -> None:
@@ -28,7 +28,7 @@ class Watched:
             made = record(number)
             assert self.keeper.put(made.received_ns, made.runs, made.readings, at_once=True) == number
 
-    async def until(self, holds: Callable[[IntakeState], bool]) -> None:
+    async def until(self, holds: Callable[[LogState], bool]) -> None:
         async with asyncio.timeout(WITHIN_S):
             while not holds(self.keeper.state):
                 self._news.clear()

@@ -3,7 +3,7 @@
 from collections.abc import Container
 from typing import Protocol
 
-from daemon.pipeline.intake_log.keeper import IntakeState
+from daemon.pipeline.log.keeper import LogState
 from schemas.batch import JournalPosition
 
 
@@ -15,7 +15,7 @@ class Kept(Protocol):
         """Sessions of which the log may hold something."""
 
     @property
-    def state(self) -> IntakeState:
+    def state(self) -> LogState:
         """How far it is."""
 
     @property

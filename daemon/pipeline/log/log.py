@@ -15,13 +15,12 @@ from pathlib import Path
 
 from daemon.core.outside import Disk, Outside
 from daemon.core.outside.disk import Contents
-from daemon.pipeline.intake_log.format import RECORD_MAGIC, Received, decode, encode, runs_of
-from daemon.pipeline.journal.acknowledged import NOWHERE, read_acknowledged
-from daemon.pipeline.journal.deferred import Deferred
-from daemon.pipeline.journal.errors import FULL, JournalError, JournalFull
-from daemon.pipeline.journal.format import group_checksum, segment_head
-from daemon.pipeline.journal.identity import Identity
-from daemon.pipeline.journal.segment import (
+from daemon.pipeline.files.acknowledged import NOWHERE, read_acknowledged
+from daemon.pipeline.files.deferred import Deferred
+from daemon.pipeline.files.errors import FULL, LogError, LogFull
+from daemon.pipeline.files.format import group_checksum, segment_head
+from daemon.pipeline.files.identity import Identity
+from daemon.pipeline.files.segment import (
     Damage,
     SegmentWriter,
     copy_of,
@@ -32,6 +31,7 @@ from daemon.pipeline.journal.segment import (
     set_aside,
     whole_records,
 )
+from daemon.pipeline.log.format import RECORD_MAGIC, Received, decode, encode, runs_of
 from schemas.readings import Array, InstrumentGroup
 
 ENDING = ".received"
@@ -62,7 +62,7 @@ class _Segment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntakeFound:
+class LogFound:
     """What was found at the start. sessions: whose readings it holds. damaged: copies of what cannot be read.
 
     newest_ns: when the last of it came, UTC; 0 where it holds nothing.
@@ -76,7 +76,7 @@ class IntakeFound:
     doubtful_upto: int = 0
 
 
-class IntakeLog:
+class Log:
     """Append, sync, read once, trim. Use `open` first.
 
     noted: what the database acknowledged last, as an earlier process noted it.
@@ -146,11 +146,11 @@ class IntakeLog:
 
     # --- opening ------------------------------------------------------------------------------------------------
 
-    def open(self) -> IntakeFound:
+    def open(self) -> LogFound:
         """Look through the folder.
 
         Raises:
-            JournalError: it holds readings of a group laid out otherwise.
+            LogError: it holds readings of a group laid out otherwise.
             OSError: the folder cannot be read.
         """
         self._deferred.do(partial(make_folder, self._disk, self._folder))
@@ -170,7 +170,7 @@ class IntakeLog:
         self._read = min((segment.first for segment in self._segments), default=1) - 1
         # What an earlier process removed is not to come back: its sessions may be forgotten from now on.
         self._deferred.do(partial(self._disk.sync_folder, self._folder))
-        return IntakeFound(
+        return LogFound(
             sessions=frozenset(sessions),
             readings=readings,
             damaged=tuple(damaged),
@@ -190,7 +190,7 @@ class IntakeLog:
         start = good_until = 0 if head is None else head.nbytes
         for header, at, body in whole_records(data, start, RECORD_MAGIC):
             if header.group_checksum != group_checksum(self._group):
-                raise JournalError(
+                raise LogError(
                     f"{path} holds readings of group {self._group.name!r} with other instruments or channels than"
                     " the configuration has; run the daemon with those until all is committed (where the database"
                     " refuses them, with another `schema`), or move the file away"
@@ -222,13 +222,13 @@ class IntakeLog:
         After a failure, here or of `sync`, all that was appended since the last sync has to be appended again.
 
         Raises:
-            JournalFull: there is no room.
+            LogFull: there is no room.
             OSError: the disk failed.
         """
         records = [encode(each, self._group) for each in received]
         size = sum(len(buffer) for record in records for buffer in record)
         if size > self.room:
-            raise JournalFull(f"{self.nbytes / 2**20:.0f} of {self._max_bytes / 2**20:.0f} MiB are in use")
+            raise LogFull(f"{self.nbytes / 2**20:.0f} of {self._max_bytes / 2**20:.0f} MiB are in use")
         try:
             self._deferred.settle()
             writer = self._writer_for(size, received[0].number)
@@ -236,7 +236,7 @@ class IntakeLog:
         except OSError as error:
             self._fail_segment()
             if error.errno in FULL:
-                raise JournalFull(f"the disk of {self._folder} is full") from error
+                raise LogFull(f"the disk of {self._folder} is full") from error
             raise
         self._is_dirty = True
         segment = self._segments[-1]
@@ -248,11 +248,11 @@ class IntakeLog:
         """Begin a segment, if none is begun: the disk may take something again.
 
         Raises:
-            JournalFull: there is no room.
+            LogFull: there is no room.
             OSError: the disk failed.
         """
         if self.room <= 0:
-            raise JournalFull(f"{self.nbytes / 2**20:.0f} of {self._max_bytes / 2**20:.0f} MiB are in use")
+            raise LogFull(f"{self.nbytes / 2**20:.0f} of {self._max_bytes / 2**20:.0f} MiB are in use")
         try:
             self._deferred.settle()
             self._writer_for(0, self.next)
