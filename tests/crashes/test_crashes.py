@@ -74,7 +74,7 @@ async def test_a_daemon_may_start_before_its_database(server: ThrowawayServer, t
 
     async def start_server() -> None:
         log = tmp_path / "daemon-1.log"
-        what = "the database is away, readings are kept in the intake"
+        what = "the database is away, readings are kept in the journal"
         await until(lambda: log.exists() and what in log.read_text(), what, READY_S)
         await asyncio.to_thread(server.start)
 
