@@ -136,6 +136,7 @@ class Oracle:
         if self.older_database or self.has_moved:
             return
         written = drive.written_marks(is_mark)
+        written -= self.may_be_lost  # in a sector that cannot be read
         gone = [r for r in crate.streams[-1][: self.acknowledged_of(crate)] if r.mark not in written]
         gone = [r for r in gone if self.store.marks[r.mark] < 1]
         if lost > len(gone):
