@@ -45,7 +45,8 @@ class Oracle:
     daemon on another host may find another run for what one took then (there, too). has_odd: an instrument sends any
     epoch. may_be_lost: marks that no promise
     covers any more, by what was done to the database, or to their sender. taken_back: what the database has had, and
-    lost. older_database: it was put back, and knows less of sessions. has_moved: there were daemons on several hosts.
+    lost. older_database: it was put back, and knows less of sessions. has_moved: there were daemons on several hosts. has_bad_sectors: some of
+    a disk could not be read.
     stored_from: by mark, the host whose daemon committed it last. announced: the starts of the timing system that were
     announced between the last acknowledgement of a reading before and the first reading.
     """
@@ -61,6 +62,7 @@ class Oracle:
     may_be_lost: set[int] = field(default_factory=set)
     older_database: bool = False
     has_moved: bool = False
+    has_bad_sectors: bool = False
     taken_back: set[int] = field(default_factory=set)
     stored_from: dict[int, int] = field(default_factory=dict)
     announced: set[int] = field(default_factory=set)
@@ -131,12 +133,12 @@ class Oracle:
         """A daemon with this drive says that so many readings are not here, and that the crate has them no more.
 
         By an older database, or where another host has written in between, it knows only up to where all of a session
-        is there, and not which readings beyond: the figure is an upper bound then (docs/promise.md).
+        is there, and not which readings beyond: the figure is an upper bound then (docs/promise.md). So it is where the
+        disk could not read what the log had.
         """
-        if self.older_database or self.has_moved:
+        if self.older_database or self.has_moved or self.has_bad_sectors:
             return
         written = drive.written_marks(is_mark)
-        written -= self.may_be_lost  # in a sector that cannot be read
         gone = [r for r in crate.streams[-1][: self.acknowledged_of(crate)] if r.mark not in written]
         gone = [r for r in gone if self.store.marks[r.mark] < 1]
         if lost > len(gone):

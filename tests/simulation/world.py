@@ -601,6 +601,7 @@ class Events:
         """A sector of a file goes bad, with what is there."""
         drive = self._world.hosts[self._world.at_host].drive
         self._world.oracle.may_be_lost |= drive.lose_sector(where, file, part, is_mark)
+        self._world.oracle.has_bad_sectors = True
 
     def _slow(self, delay_s: float, for_s: float) -> None:
         drive = self._world.hosts[self._world.at_host].drive
