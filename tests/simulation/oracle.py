@@ -43,12 +43,11 @@ class Oracle:
     drives: of all hosts. is_honest: numbers and clocks of the instruments are right; where they are not, and there are
     no epochs, the vote for a run may be deceived (docs/promise.md). restarts: the numbers begin again: without epochs a
     daemon on another host may find another run for what one took then (there, too). has_odd: an instrument sends any
-    epoch. may_be_lost: marks that no promise
-    covers any more, by what was done to the database, or to their sender. taken_back: what the database has had, and
-    lost. older_database: it was put back, and knows less of sessions. has_moved: there were daemons on several hosts. has_bad_sectors: some of
-    a disk could not be read.
-    stored_from: by mark, the host whose daemon committed it last. announced: the starts of the timing system that were
-    announced between the last acknowledgement of a reading before and the first reading.
+    epoch. may_be_lost: marks that no promise covers any more, by what was done to the database, or to their sender.
+    taken_back: what the database has had, and lost. older_database: it was put back, and knows less of sessions.
+    has_moved: there were daemons on several hosts. has_bad_sectors: some of a disk could not be read. stored_from: by
+    mark, the host whose daemon committed it last. announced: the starts of the timing system that were announced
+    between the last acknowledgement of a reading before and the first reading.
     """
 
     settings: Settings
