@@ -175,7 +175,8 @@ class Pipeline:
         """Commit until `end`, then until nothing is left; return True where it has to begin again with the log."""
         while await self._committer.run():
             if self._kept is not None:
-                self.hold_back(True)  # nothing more is to be closed here: the log gives all of it again
+                self._holds_back = True  # nothing more is to be closed here: the log gives all of it again
+                self._timer.disarm()
                 return not self.has_ended
             await self._go_on_without_log()
         return False
@@ -353,8 +354,10 @@ class Pipeline:
     def hold_back(self, is_held: bool) -> None:
         """Nothing may come, or all may again.
 
-        Meanwhile nothing can complete a trigger: closing it would call instruments late that are not.
+        Meanwhile nothing can complete a trigger: closing it would call instruments late that are not. But where nothing
+        waits for the database, what is open is what the log is full of, and has to close.
         """
+        is_held = is_held and not self._is_full_of_open
         was_held, self._holds_back = self._holds_back, is_held
         if is_held:
             self._timer.disarm()
@@ -542,8 +545,14 @@ class Pipeline:
     def _note_placed(self, run: int, triggers: Array) -> int:
         return self._assembly.note_placed(run, triggers)
 
+    @property
+    def _is_full_of_open(self) -> bool:
+        return self._kept is not None and self._is_live and not self._backlog.has_work and not self._backlog.is_behind
+
     def _settled(self, blocks: int) -> None:
         self._assembly.receipts.committed(blocks)
+        if self._holds_back and self._is_full_of_open:
+            self.hold_back(False)
         self._report_settled()
 
     def _report_settled(self) -> None:

@@ -291,7 +291,7 @@ class LogKeeper:
 
     def _that_fit(self, waiting: Sequence[Received]) -> Sequence[Received]:
         """As many as there is room for, and at least one, which finds out whether there is any."""
-        room = min(self._log.room, TOGETHER)
+        room = min(self._log.room if self._writing.problem is None else self._log.free_room(), TOGETHER)
         return waiting[: max(1, count_fitting((received.nbytes for received in waiting), room))]
 
     def _report(self) -> None:

@@ -189,7 +189,8 @@ class Log:
         head = head_of(data)
         start = good_until = 0 if head is None else head.nbytes
         for header, at, body in whole_records(data, start, RECORD_MAGIC):
-            if header.group_checksum != group_checksum(self._group):
+            runs, count, received_ns = runs_of(data[body : body + header.length])
+            if header.group_checksum != group_checksum(self._group) and count:
                 raise LogError(
                     f"{path} holds readings of group {self._group.name!r} with other instruments or channels than"
                     " the configuration has; run the daemon with those until all is committed (where the database"
@@ -200,7 +201,6 @@ class Log:
                 self._deferred.do(partial(set_aside, self._disk, self._folder, damage), path)
                 copies.append(copy_of(self._folder, damage))
             good_until = body + header.length
-            runs, count, received_ns = runs_of(data[body:good_until])
             sessions.update(runs["session"].tolist())
             readings += count
             self._newest_ns = received_ns  # of the last: the clock may have been wrong before
