@@ -105,6 +105,8 @@ class Pipeline:
         self.lost = Amount()  # committed by this process, and nowhere any more
         self.lost_of: Mapping[int, tuple[int, int]] = {}
         self._behind: Behind | None = None
+        self._came_again: tuple[int, int] | None = None  # readings, and the block by which the database has them
+        self._doubles_before = 0  # that were placed before
         self._is_live = False  # all that came before has gone through
         self.has_ended = self.begins_again = False
         self._carried, self._again = AssemblyCounts(), AssemblyCounts()  # counted before; of that, again
@@ -209,6 +211,7 @@ class Pipeline:
         self._make(recalled, after=max(self._backlog.last, found.sequence))
         self._holds_back = False
         self._committer.go_on_with(self._backlog, found)
+        self._came_again, self._doubles_before = None, self._committer.counts.placed_doubles
 
     def _note_lost_of(self, recalled: Recalled) -> None:
         there = {int(row["session"]): int(row["settled"]) for row in recalled.state.sessions}
@@ -228,7 +231,7 @@ class Pipeline:
             return
         self._announcements.commits_lost(self.durability)
         # What comes again of earlier processes comes in, as far as this one is concerned.
-        self._change_received(behind.before - (0 if self._behind is None else self._behind.before))
+        self._change_received(max(0, behind.before - (0 if self._behind is None else self._behind.before)))
         self._behind = behind
 
     def note_came_again(self, readings: int) -> None:
@@ -236,7 +239,15 @@ class Pipeline:
 
         The log has let go of the oldest.
         """
-        behind, self._behind, self.lost_of = self._behind, None, {}
+        self._came_again = readings, self._backlog.last
+        self._see_came_again()
+
+    def _see_came_again(self) -> None:
+        """Tell what is lost as soon as the database has said of all that came again whether it had it."""
+        if self._came_again is None or not self._backlog.has_settled(self._came_again[1]):
+            return
+        readings = self._came_again[0] - max(0, self._committer.counts.placed_doubles - self._doubles_before)
+        behind, self._behind, self._came_again, self.lost_of = self._behind, None, None, {}
         if behind is None or readings >= behind.readings:
             return
         lost = behind.readings - readings
@@ -411,6 +422,11 @@ class Pipeline:
         """How many readings of a connection below a number were refused; see `Receipts`."""
         return self._assembly.receipts.refused_below(column, number)
 
+    @property
+    def doubles(self) -> int:
+        """Readings that were found to be there already, since it began."""
+        return self._assembly.counts.duplicate
+
     def come(self, columns: Array) -> Array:
         """The number after the last reading received of each of these columns: int64, shape (columns,)."""
         return np.asarray(self._assembly.receipts.come()[columns])
@@ -551,6 +567,7 @@ class Pipeline:
 
     def _settled(self, blocks: int) -> None:
         self._assembly.receipts.committed(blocks)
+        self._see_came_again()
         if self._holds_back and self._is_full_of_open:
             self.hold_back(False)
         self._report_settled()

@@ -206,7 +206,7 @@ def test_the_daemon_answers_with_layout_and_number() -> None:
             "group, sender, session, first, next, ack, instrument",
         ),
         (b"TRIGGERLOG/1 group=bpm sender=a/b", "bad-greeting", "letters, digits"),
-        (b"TRIGGERLOG/1 group=bpm ack=later", "bad-greeting", "use committed, spooled, received or none"),
+        (b"TRIGGERLOG/1 group=bpm ack=later", "bad-greeting", "use committed, received or none"),
         (b"TRIGGERLOG/1 group=bpm session=1 ack=committed", "bad-greeting", "add sender=<name>"),
         (b"TRIGGERLOG/1 group=bpm sender=a session=1", "bad-greeting", "add ack=committed"),
         (b"TRIGGERLOG/1 group=bpm sender=a session=1 ack=none", "bad-greeting", "add ack=committed"),

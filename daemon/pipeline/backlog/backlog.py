@@ -88,6 +88,10 @@ class Backlog:
         """Whether the committer has something to take."""
         return self.memory_bytes > 0
 
+    def has_settled(self, number: int) -> bool:
+        """Whether the blocks up to this number are dealt with, or forgotten."""
+        return not self._memory or self._memory[0].number > number
+
     def change_limit(self, max_memory: int) -> None:
         """Let so many bytes wait in memory from now on."""
         self._max_memory = max_memory

@@ -509,7 +509,7 @@ class Intake:
 
     def parts(self) -> list[Part]:
         """What of it has to move, for the watchdog."""
-        name = f"the keeper of the journal of group {self.group.name}"
+        name = f"the journal's keeper of group {self.group.name}"
         return [] if self._keeper is None else [self._keeper.part(name)]
 
     def _settled(self) -> None:

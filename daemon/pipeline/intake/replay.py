@@ -97,6 +97,7 @@ class Replay:
                 self._pipeline.skip(int(runs["session"][k]), int(runs["first"][k]))
             come = np.maximum(come, runs["first"])
         self._note(runs, come)
+        lost, doubles = self._lost_of(runs), self._pipeline.doubles
         counts = runs["count"].astype(np.int64)
         starts = np.cumsum(counts) - counts
         within = np.arange(len(readings)) - np.repeat(starts, counts)
@@ -114,6 +115,8 @@ class Replay:
             self._take_by_itself(readings[again], origin[again], moment)
         if is_new.any():
             self._pipeline.receive_kept(readings[is_new], origin[is_new], moment)
+        # What the database has still is a double.
+        self.came_again += max(0, lost - (self._pipeline.doubles - doubles))
 
     def _note(self, runs: Array, come: Array) -> None:
         for reached, (session, first, count, _) in zip(come.tolist(), runs.tolist(), strict=True):
@@ -121,8 +124,14 @@ class Replay:
                 self._pipeline.came_beyond(session, count)
             elif self._number <= self._found_upto:
                 self._read(session, first + count)
+
+    def _lost_of(self, runs: Array) -> int:
+        """How many of these readings are among those that the database may have lost."""
+        lost = 0
+        for session, first, count, _ in runs.tolist() if self._pipeline.lost_of else ():
             low, high = self._pipeline.lost_of.get(session, (0, 0))
-            self.came_again += max(0, min(first + count, high) - max(first, low))
+            lost += max(0, min(first + count, high) - max(first, low))
+        return lost
 
     def _read(self, session: int, upto: int) -> None:
         self._stretches.read(self._number, [(session, upto)], self._clock.now().monotonic_ns / 1e9)
