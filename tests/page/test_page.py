@@ -1,8 +1,11 @@
 """The page as a person who only looks sees it: a real browser, a real page process, a real stream of statuses."""
 
-import pytest
-from playwright.sync_api import Page, expect
+import re
 
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from dashboard.tabs.figures import CHART_HEIGHT
 from schemas.api.status import Shortfall
 from tests.page.browser import value
 from tests.page.served import FIGURES
@@ -149,6 +152,33 @@ def test_charts_have_a_height_and_lines(stage: Stage, page: Page) -> None:
         # A gap cuts a line into paths, of which one of a second is a single pixel.
         until(lambda chart=chart: "L" in chart.evaluate(LINES), "a line is drawn")
     assert page.locator(".modebar").count() == 0
+
+
+def test_charts_have_their_room_before_they_can_be_drawn(stage: Stage, browser: Browser) -> None:
+    page = browser.new_page()
+    try:
+        page.route(re.compile("plotly"), lambda route: route.abort())
+        page.goto(stage.page.url)
+        expect(page.locator("#panel-live .charts figure")).to_have_count(4, timeout=60_000)
+        expect(page.locator("#panel-live .js-plotly-plot")).to_have_count(0)
+        for figure in page.locator("#panel-live .charts figure").all():
+            box = figure.bounding_box()
+            assert box is not None
+            assert box["height"] > CHART_HEIGHT
+    finally:
+        page.close()
+
+
+def test_a_value_far_beyond_the_others_does_not_flatten_them(stage: Stage, page: Page) -> None:
+    top = "() => document.querySelector('#chart-latency .js-plotly-plot').layout.yaxis.range[1]"
+    stage.figures(wave=False, p99=4.0)
+    page.wait_for_timeout(8_000)
+    stage.figures(wave=False, p99=600_000.0)
+    page.wait_for_timeout(300)
+    stage.figures(wave=False, p99=4.0)
+    beyond = page.locator("#chart-latency .annotation-text")
+    expect(beyond).to_have_text(["↑ 600,000"], timeout=30_000)
+    assert page.evaluate(top) < 100
 
 
 def test_a_moment_pointed_at_is_marked_in_every_chart(page: Page) -> None:
