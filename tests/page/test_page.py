@@ -181,6 +181,36 @@ def test_a_value_far_beyond_the_others_does_not_flatten_them(stage: Stage, page:
     assert page.evaluate(top) < 100
 
 
+def test_the_drawer_is_below_the_header_and_no_tile_stands_alone(stage: Stage, browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    try:
+        page.goto(stage.page.url)
+        page.locator(".cell").first.click(timeout=60_000)
+        header, drawer = page.locator("#page > header").bounding_box(), page.locator(".mantine-Drawer-inner")
+        assert header is not None
+        until(lambda: (drawer.bounding_box() or header)["y"] >= header["y"] + header["height"], "it is below")
+        lefts = [tile.evaluate("e => e.offsetTop") for tile in page.locator(".tiles > .tile:visible").all()]
+        assert sorted(map(lefts.count, set(lefts))) == [3, 4]
+    finally:
+        page.close()
+
+
+def test_a_table_that_is_cut_off_says_so_and_none_is_laid_out_unseen(stage: Stage, browser: Browser) -> None:
+    page, told = browser.new_page(viewport={"width": 390, "height": 800}), []
+    page.on("console", lambda message: told.append(message.text))
+    mark = "e => getComputedStyle(e, '::after').content"
+    try:
+        page.goto(f"{stage.page.url}?tab=storage")
+        table = page.locator("#panel-storage .table").first
+        table.locator(".ag-row").first.wait_for(timeout=60_000)
+        until(lambda: "›" in table.evaluate(mark), "it can be scrolled")
+        page.set_viewport_size({"width": 1600, "height": 800})
+        until(lambda: table.evaluate(mark) == "none", "it is all there")
+        assert not [text for text in told if "AG Grid" in text]
+    finally:
+        page.close()
+
+
 def test_a_moment_pointed_at_is_marked_in_every_chart(page: Page) -> None:
     lines = page.locator("#panel-live .crosshair")
     expect(lines).to_have_count(4)
