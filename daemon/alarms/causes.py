@@ -58,7 +58,7 @@ def _store(status: Status) -> Iterator[Alarm]:
     why = f": {store.problem}" if store.problem else ""
     asked = f"`{store.probe}`, " if store.probe else ""
     look = (
-        "it is tried again by itself; if it stays away, see `journalctl -u triggerlog` and the free space of the disk"
+        "it is tried again by itself; if it stays away, see the daemon's log and the free space of the disk"
         if store.embedded
         else f"see to what it says, or that {store.target} answers ({asked}network, free space); it is tried again"
     )

@@ -12,6 +12,9 @@
 
   const STEP_PX = 1; // that the lines move on at a drawing: less is not visible, and a drawing is expensive
   const OFTEN_MS = 250;
+  const NEARLY_ALL = 0.95;
+  const FAR = 20; // times as high as nearly all values
+  const ROOM = 3; // times as high as these the axis goes then
   const SELDOM_MS = { hour: 1900, longer: 4900 };
 
   T.redraw = function () {
@@ -112,13 +115,38 @@
     xaxis.showticklabels = yaxis.showticklabels = true;
     xaxis.tickformat = format(to - from);
     const [least, greatest] = extremes(ys);
-    const axis = axisFor(plot, least, greatest);
+    const mostShown = usual(ys, greatest);
+    const axis = axisFor(plot, least, mostShown);
     yaxis.range = axis.range;
     const { shapes, annotations } = T.marks(from, to, (t) => t + ahead);
     plot.layout.shapes = [...shapes, ...(axis.limit === undefined ? [] : [limit(axis.limit)])];
-    plot.layout.annotations = annotations;
+    plot.layout.annotations = mostShown < greatest ? [...annotations, beyond(plot, greatest)] : annotations;
     window.Plotly.redraw(plot);
     begins(chart.box, axis.range[0]);
+  }
+
+  /**
+   * The greatest value that the axis has room for: one far beyond nearly all others, as after an outage, would flatten
+   * these for as long as it is seen. It goes off the top, and is named there.
+   * @param {Value[][]} ys
+   * @param {number} greatest
+   */
+  function usual(ys, greatest) {
+    const values = ys.flatMap((y) => y.filter((value) => value !== null)).sort((a, b) => Number(a) - Number(b));
+    const high = Number(values[Math.floor(NEARLY_ALL * (values.length - 1))] ?? 0);
+    return high > 0 && greatest > FAR * high ? ROOM * high : greatest;
+  }
+
+  /** @param {PlotElement} plot @param {number} greatest */
+  function beyond(plot, greatest) {
+    const { x = [], y = [] } = plot.data.find((trace) => trace.y?.includes(greatest)) ?? {};
+    const place = y.indexOf(greatest);
+    return {
+      ...{ x: x[place], y: 1, xref: "x", yref: "paper", yanchor: "top", showarrow: false },
+      xanchor: 2 * place > y.length ? "right" : "left",
+      text: "↑ " + T.number(greatest),
+      font: { size: 11, color: T.settings.colours.limit },
+    };
   }
 
   const format = (/** @type {number} */ width) => (width < 1500e3 ? "%H:%M:%S" : width < 86400e3 ? "%H:%M" : "%m-%d %H:%M");

@@ -35,6 +35,9 @@
       button.addEventListener("click", () => T.choose({ range: button.dataset.range }));
     }
     $("pause").addEventListener("click", T.pause);
+    const header = T.find(document.body, "#page > header");
+    const below = () => document.documentElement.style.setProperty("--header", Math.ceil(header.getBoundingClientRect().height) + "px");
+    new ResizeObserver(below).observe(header);
     marks();
     T.showTab();
   };

@@ -125,6 +125,11 @@ def key(label: str, colour: str, look: str = "solid") -> Any:
     return html.Span([html.I(style=style, **HIDDEN), label], className="key")
 
 
+def room(height: int) -> dict[str, str]:
+    """The style of what a Graph of so many px is in: there is none before plotly.js has come, and nothing may jump."""
+    return {"minHeight": f"{height}px"}
+
+
 def drawn_panel(name: str, title: str, figure: Any, height: int, *beside: Any, note: str = "aside") -> Any:
     """A chart that a callback draws: the `figure` of the Graph NAME; height: in px.
 
@@ -135,7 +140,7 @@ def drawn_panel(name: str, title: str, figure: Any, height: int, *beside: Any, n
     said = html.Span("", id=f"{name}-note", className=note)
     caption = html.Figcaption([html.H2(title), *beside, said], className="panel-head")
     # Dash passes no name for screen readers on to a Graph.
-    picture = html.Div(drawn, id=f"{name}-drawn", role="img", **aria(title))
+    picture = html.Div(drawn, id=f"{name}-drawn", role="img", style=room(height), **aria(title))
     return html.Figure([caption, picture], className="panel")
 
 
@@ -165,12 +170,15 @@ def chart_panel(
                     html.Span(note, className="note"),
                 ]
             ),
-            dcc.Graph(
-                id=f"chart-{name}",
-                className="chart",
-                figure=chart(*traces, unit=unit, height=height, axis=axis),
-                config=graph_config(),
-                style={"height": f"{height}px"},
+            html.Div(
+                dcc.Graph(
+                    id=f"chart-{name}",
+                    className="chart",
+                    figure=chart(*traces, unit=unit, height=height, axis=axis),
+                    config=graph_config(),
+                    style={"height": f"{height}px"},
+                ),
+                style=room(height),
             ),
         ],
     )

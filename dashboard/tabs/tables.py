@@ -109,7 +109,6 @@ def table(name: str, shown: Sequence[Column], empty: str = "") -> Any:
         id=f"{name}-table",
         columnDefs=[_definition(column, is_first=place == 0) for place, column in enumerate(shown)],
         getRowId="params.data.key",
-        columnSize="responsiveSizeToFit",
         style={"height": None},
         dashGridOptions={
             "theme": {"function": THEME},

@@ -1,8 +1,11 @@
 """The page as a person who only looks sees it: a real browser, a real page process, a real stream of statuses."""
 
-import pytest
-from playwright.sync_api import Page, expect
+import re
 
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from dashboard.tabs.figures import CHART_HEIGHT
 from schemas.api.status import Shortfall
 from tests.page.browser import value
 from tests.page.served import FIGURES
@@ -149,6 +152,63 @@ def test_charts_have_a_height_and_lines(stage: Stage, page: Page) -> None:
         # A gap cuts a line into paths, of which one of a second is a single pixel.
         until(lambda chart=chart: "L" in chart.evaluate(LINES), "a line is drawn")
     assert page.locator(".modebar").count() == 0
+
+
+def test_charts_have_their_room_before_they_can_be_drawn(stage: Stage, browser: Browser) -> None:
+    page = browser.new_page()
+    try:
+        page.route(re.compile("plotly"), lambda route: route.abort())
+        page.goto(stage.page.url)
+        expect(page.locator("#panel-live .charts figure")).to_have_count(4, timeout=60_000)
+        expect(page.locator("#panel-live .js-plotly-plot")).to_have_count(0)
+        for figure in page.locator("#panel-live .charts figure").all():
+            box = figure.bounding_box()
+            assert box is not None
+            assert box["height"] > CHART_HEIGHT
+    finally:
+        page.close()
+
+
+def test_a_value_far_beyond_the_others_does_not_flatten_them(stage: Stage, page: Page) -> None:
+    top = "() => document.querySelector('#chart-latency .js-plotly-plot').layout.yaxis.range[1]"
+    stage.figures(wave=False, p99=4.0)
+    page.wait_for_timeout(8_000)
+    stage.figures(wave=False, p99=600_000.0)
+    page.wait_for_timeout(300)
+    stage.figures(wave=False, p99=4.0)
+    beyond = page.locator("#chart-latency .annotation-text")
+    expect(beyond).to_have_text(["↑ 600,000"], timeout=30_000)
+    assert page.evaluate(top) < 100
+
+
+def test_the_drawer_is_below_the_header_and_no_tile_stands_alone(stage: Stage, browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    try:
+        page.goto(stage.page.url)
+        page.locator(".cell").first.click(timeout=60_000)
+        header, drawer = page.locator("#page > header").bounding_box(), page.locator(".mantine-Drawer-inner")
+        assert header is not None
+        until(lambda: (drawer.bounding_box() or header)["y"] >= header["y"] + header["height"], "it is below")
+        lefts = [tile.evaluate("e => e.offsetTop") for tile in page.locator(".tiles > .tile:visible").all()]
+        assert sorted(map(lefts.count, set(lefts))) == [3, 4]
+    finally:
+        page.close()
+
+
+def test_a_table_that_is_cut_off_says_so_and_none_is_laid_out_unseen(stage: Stage, browser: Browser) -> None:
+    page, told = browser.new_page(viewport={"width": 390, "height": 800}), []
+    page.on("console", lambda message: told.append(message.text))
+    mark = "e => getComputedStyle(e, '::after').content"
+    try:
+        page.goto(f"{stage.page.url}?tab=storage")
+        table = page.locator("#panel-storage .table").first
+        table.locator(".ag-row").first.wait_for(timeout=60_000)
+        until(lambda: "›" in table.evaluate(mark), "it can be scrolled")
+        page.set_viewport_size({"width": 1600, "height": 800})
+        until(lambda: table.evaluate(mark) == "none", "it is all there")
+        assert not [text for text in told if "AG Grid" in text]
+    finally:
+        page.close()
 
 
 def test_a_moment_pointed_at_is_marked_in_every_chart(page: Page) -> None:

@@ -189,7 +189,7 @@ def test_storage_tells_sizes_partitions_and_what_an_outage_would_cost(stage: Sta
         shortfall={"sync": short.model_dump()},
     )
     expect(page.locator("#outage-note")).to_have_text("■ the database is away: connection refused")
-    expect(cell(page, "outage", "bpm", "drained")).to_have_text("▲ when it is back")
+    expect(cell(page, "outage", "bpm", "drained")).to_have_text("▲ once back")
     expect(page.locator("#durability dd[data-level=over]")).to_have_text(
         ["sync requested; a crash of the server can lose all of it", str(short)]
     )

@@ -8,7 +8,7 @@ from dash import dcc, html
 from dashboard.tabs.conditions.figures import height
 from dashboard.tabs.conditions.folders import folders_panel
 from dashboard.tabs.figures import empty, graph_config
-from dashboard.tabs.parts import aria, data, live, over, panel_head, tick, when
+from dashboard.tabs.parts import aria, data, live, over, panel_head, room, tick, when
 from dashboard.tabs.tables import Column, columns, table
 
 LOOK_MS = 3000
@@ -205,7 +205,7 @@ def _timeline() -> list[Any]:
                     className="panel-head",
                 ),
                 # Dash passes no name for screen readers on to a Graph.
-                html.Div(graph, role="img", **aria("Intervals of the chosen type by tag, over keys")),
+                html.Div(graph, role="img", style=room(tall), **aria("Intervals of the chosen type by tag, over keys")),
             ]
         ),
     ]

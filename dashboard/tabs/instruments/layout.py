@@ -10,7 +10,7 @@ from dashboard.tabs.instruments.drawer import UNSEEN
 from dashboard.tabs.instruments.orbit_figure import ORBIT_HEIGHT
 from dashboard.tabs.instruments.shown import MISSING_FRESH_S
 from dashboard.tabs.instruments.worst import COLUMNS
-from dashboard.tabs.parts import ASKING, aria, tick, when
+from dashboard.tabs.parts import ASKING, aria, room, tick, when
 from dashboard.tabs.tables import table
 
 LASTS = (200, 1000, 10_000)
@@ -57,11 +57,14 @@ def _orbit() -> Any:
                 dmc.Switch(id="orbit-calibrated", label="calibrated", checked=False, size="xs", style=UNSEEN),
                 note="orbit-note",
             ),
-            dcc.Graph(
-                id="orbit",
-                figure=empty(ORBIT_HEIGHT),
-                config=graph_config(),
-                style={"height": f"{ORBIT_HEIGHT}px"},
+            html.Div(
+                dcc.Graph(
+                    id="orbit",
+                    figure=empty(ORBIT_HEIGHT),
+                    config=graph_config(),
+                    style={"height": f"{ORBIT_HEIGHT}px"},
+                ),
+                style=room(ORBIT_HEIGHT),
             ),
             html.P("", id="orbit-missing", className="hint"),
         ],

@@ -8,7 +8,7 @@ from dashboard.tabs.figures import empty, graph_config
 from dashboard.tabs.forms import outcome
 from dashboard.tabs.interference.figures import HEIGHT
 from dashboard.tabs.interference.form import form_section
-from dashboard.tabs.parts import ASKING, aria, panel_head, tick, widths
+from dashboard.tabs.parts import ASKING, aria, panel_head, room, tick, widths
 from dashboard.tabs.tables import Column, columns, table
 
 FIGURES = [
@@ -132,7 +132,7 @@ def _figure(title: str, name: str, *keys: Any) -> Any:
         [html.H2(title), html.Span("", id=f"{name}-note", className="aside")], className="panel-head"
     )
     graph = dcc.Graph(id=name, figure=empty(HEIGHT), config=graph_config(), style={"height": f"{HEIGHT}px"})
-    return html.Figure([caption, *keys, graph], className="panel")
+    return html.Figure([caption, *keys, html.Div(graph, style=room(HEIGHT))], className="panel")
 
 
 def _result() -> Any:

@@ -73,7 +73,7 @@ def picture(storage: Storage, status: Status) -> Figure:
             for each in drawn
             if each.name == named
         ]
-    across = plot_axis(type="date", nticks=8, hoverformat="%Y-%m-%d %H:%M UTC", anchor="free", position=0)
+    across = plot_axis(type="date", nticks=4, tickangle=0, hoverformat="%Y-%m-%d %H:%M UTC", anchor="free", position=0)
     further = plot_layout(height(storage), margin={"l": 48, "r": 12, "t": 8, "b": 28}, bargap=0, barmode="overlay")
     return {"data": data, "layout": further | layout | {"xaxis": across, "shapes": shapes, "annotations": notes}}
 

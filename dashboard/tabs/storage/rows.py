@@ -37,7 +37,7 @@ def _in_intake(name: str, intake: IntakeStatus) -> Row:
         waiting=cell(NONE, -1),
         readings=cell(count(intake.waiting), intake.waiting, title=f"in the journal{behind}"),
         room=cell(intake.problem or NONE, -1, over=intake.problem is not None),
-        drained=cell("when it is back", over=True),
+        drained=cell("once back", over=True),
         risk=cell(NONE, -1),
     )
 
@@ -69,7 +69,7 @@ def _drained(group: GroupStatus, store: StoreStatus) -> Cell:
     if group.drained_in_s == 0:
         return cell("at once" if group.readings.waiting else "nothing waits", 0)
     if group.drained_in_s is None:
-        return cell("falling behind" if store.available else "when it is back", over=True)
+        return cell("falling behind" if store.available else "once back", over=True)
     return _estimated(group.drained_in_s)
 
 

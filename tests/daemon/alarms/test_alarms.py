@@ -142,7 +142,7 @@ def test_an_absent_store_says_why_what_waits_and_what_to_do() -> None:
     assert alarm.severity is Severity.CRITICAL
     assert "connection refused" in alarm.text
     assert "40 triggers" in alarm.fix
-    assert "journalctl" in alarm.fix
+    assert "the daemon's log" in alarm.fix
 
 
 @pytest.mark.parametrize(

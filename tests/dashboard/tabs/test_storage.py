@@ -77,7 +77,7 @@ def test_a_row_has_a_cell_for_each_column_and_no_other(rows: list[dict[str, Any]
         ({"drained_in_s": 0.0}, "2 h", "at once"),
         ({"drained_in_s": 31.0, "full_in_s": None}, "–", "31 s"),
         ({"drained_in_s": None}, "2 h", "falling behind"),
-        ({"drained_in_s": None, "available": False, "problem": "no route"}, "2 h", "when it is back"),
+        ({"drained_in_s": None, "available": False, "problem": "no route"}, "2 h", "once back"),
         ({"backpressure": True, "drained_in_s": 31.0}, "full: senders are held back", "31 s"),
     ],
 )
