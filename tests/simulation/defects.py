@@ -22,7 +22,6 @@ PLACES: dict[str, tuple[type, str]] = {
         (Backlog, "put"),
         (Backlog, "settle"),
         (Pipeline, "connect"),
-        (Pipeline, "begin_again"),
         (Pipeline, "_settled"),
         (Committer, "_count"),
         (Committer, "_deal_with"),

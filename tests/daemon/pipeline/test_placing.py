@@ -215,7 +215,7 @@ async def test_what_was_placed_is_accounted_for_while_it_is_committed_and_when_i
         await eventually(lambda: pipeline.figures().committed.triggers == 1000)
         store.serving.clear()
         pipeline.receive(epoch_7(make_block(GROUP, [(n, 4) for n in (5, 6)])))
-        await eventually(lambda: pipeline.figures().assembled.aside == {"doubtful": 2})
+        await eventually(lambda: pipeline.figures().assembled.aside == {"older": 2})
         for _ in range(20):
             await asyncio.sleep(0.001)
             assert unaccounted(pipeline) == 0
