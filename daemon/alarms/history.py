@@ -28,7 +28,7 @@ SEVERITIES = {
 
 @dataclass(kw_only=True)
 class _Repeats:
-    """How often an alarm came and went without an event, since when, for how long in all, and its last text."""
+    """An alarm that came and went without an event: how often, since when, for how long in all, and its last text."""
 
     since_s: float
     times: int = 0

@@ -1,4 +1,4 @@
-"""What the database keeps of a group beside its readings: sessions, and the runs of epochs.
+"""State that the database keeps of a group beside its readings: sessions, and the runs of epochs.
 
 Each closed block changes it; it is written beside the position, in the transaction that holds the blocks.
 """

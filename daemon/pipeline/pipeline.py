@@ -36,7 +36,7 @@ from schemas.retention import Period
 
 @dataclass(frozen=True, kw_only=True)
 class Behind:
-    """What a database has lost, in readings of this logger's account.
+    """A loss of a database, in readings of this logger's account.
 
     at_start: what it had when this process began. reached: what it was found to have at most. found: what it has.
     """
@@ -52,7 +52,7 @@ class Behind:
 
     @property
     def before(self) -> int:
-        """What of it earlier processes had committed."""
+        """Return what of it earlier processes had committed."""
         return min(self.readings, max(0, self.at_start - self.found))
 
 
@@ -264,7 +264,7 @@ class Pipeline:
         self._carried.accepted += readings
 
     def go_beyond_known(self) -> None:
-        """What goes through from now on was not counted before."""
+        """Return what goes through from now on was not counted before."""
         if self._is_known:
             self._again, self._is_known = self._assembly.counts.copy(), False
 
@@ -345,12 +345,12 @@ class Pipeline:
 
     @property
     def is_full(self) -> bool:
-        """Whether the backlog is at its limit, so that nothing more should come in."""
+        """Tell whether the backlog is at its limit, so that nothing more should come in."""
         return self._holds_back
 
     @property
     def has_log(self) -> bool:
-        """Whether what comes is kept until the database has it."""
+        """Tell whether what comes is kept until the database has it."""
         return self._kept is not None
 
     def subscribe(self, *, settled: Callable[[], None], full: Callable[[bool], None]) -> None:
@@ -419,7 +419,7 @@ class Pipeline:
         self._assembly.receipts.kept(column, upto)
 
     def refused_below(self, column: int, number: int) -> int:
-        """How many readings of a connection below a number were refused; see `Receipts`."""
+        """Return how many readings of a connection below a number were refused; see `Receipts`."""
         return self._assembly.receipts.refused_below(column, number)
 
     @property
@@ -498,7 +498,7 @@ class Pipeline:
 
     @property
     def waiting(self) -> Amount:
-        """What is closed and not committed yet, in memory or in the log alone."""
+        """Return what is closed and not committed yet, in memory or in the log alone."""
         return self._backlog.waiting
 
     def waits_for(self, period: Period) -> bool:
@@ -529,7 +529,7 @@ class Pipeline:
         return figures.with_waiting(max(0, figures.unaccounted)) if self._is_known else figures
 
     def _counts(self) -> AssemblyCounts:
-        """What came of all readings since the start; what the log gave once more counts once."""
+        """Return what came of all readings since the start; what the log gave once more counts once."""
         if self._is_known:
             return self._carried
         return self._carried.plus(self._assembly.counts).less(self._again)

@@ -76,7 +76,7 @@ def configured(**sections: dict[str, float]) -> Config:
 def nothing_but(
     group: InstrumentGroup, history: Array | None, position: JournalPosition | None, folder: Path
 ) -> RecoveredGroup:
-    """What a start finds without a log: these ledger rows, and this position."""
+    """Return what a start finds without a log: these ledger rows, and this position."""
     rows = np.empty(0, ledger_dtype(group.size)) if history is None else history
     found = position or JournalPosition(sequence=0)
     return RecoveredGroup(
@@ -229,7 +229,7 @@ class Logged:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that came is in the database, or the dead letters."""
+        """Tell whether all that came is in the database, or the dead letters."""
         return (
             self.intake.pipeline is not None and not self.pipeline.waiting.blocks and not self.pipeline.figures().open
         )

@@ -39,7 +39,7 @@ class AssemblyCounts:
         return self._with(other, 1)
 
     def less(self, other: "AssemblyCounts") -> "AssemblyCounts":
-        """What is left without the other."""
+        """Return what is left without the other."""
         return self._with(other, -1)
 
     def copy(self) -> "AssemblyCounts":

@@ -142,7 +142,7 @@ class Receipts:
             owed.append((max(until, int(last[column])), before + count))
 
     def refused_below(self, column: int, number: int) -> int:
-        """How many readings of a column below a number were refused, whether this was told or not."""
+        """Return how many readings of a column below a number were refused, whether this was told or not."""
         return int(self._refused[column]) + sum(count for last, count in self._owed.get(column, ()) if last < number)
 
     def forget_refusals(self, column: int) -> None:

@@ -169,7 +169,7 @@ class Sessions:
         return Joined(column=column, resume=resume, lost=self._lost(session, known.lost_before(resume)))
 
     def _lost(self, session: int, most: int) -> int:
-        """How many readings of a session are proven lost, of at most so many.
+        """Return how many readings of a session are proven lost, of at most so many.
 
         None of a private one: its sender still has what is not acknowledged, and numbers it anew.
         """

@@ -72,7 +72,7 @@ class Backlog:
         return self._in_memory.plus(self._forgotten)
 
     def waits_for(self, period: Period) -> bool:
-        """Whether something that waits is of a period, or may be."""
+        """Tell whether something that waits is of a period, or may be."""
         if self.is_behind:
             return True
         spans = spans_of([period])
@@ -80,16 +80,16 @@ class Backlog:
 
     @property
     def room_bytes(self) -> int:
-        """What is free of the memory in which blocks wait."""
+        """Return what is free of the memory in which blocks wait."""
         return self._max_memory - self.memory_bytes
 
     @property
     def has_work(self) -> bool:
-        """Whether the committer has something to take."""
+        """Tell whether the committer has something to take."""
         return self.memory_bytes > 0
 
     def has_settled(self, number: int) -> bool:
-        """Whether the blocks up to this number are dealt with, or forgotten."""
+        """Tell whether the blocks up to this number are dealt with, or forgotten."""
         return not self._memory or self._memory[0].number > number
 
     def change_limit(self, max_memory: int) -> None:
@@ -156,7 +156,7 @@ class Backlog:
         self._look()
 
     def hold_for(self, seconds: float) -> None:
-        """How long the database may lose again what it acknowledged; without limit nothing is held, as with 0.
+        """Return how long the database may lose again what it acknowledged; without limit nothing is held, as with 0.
 
         What it had before the first block may have been acknowledged a moment ago.
         """

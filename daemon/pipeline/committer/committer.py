@@ -192,7 +192,7 @@ class Committer:
         return position.journal in self._formerly and position.sequence <= self._formerly_upto
 
     async def find(self) -> tuple[JournalPosition, bool]:
-        """Where the store is, and whether its position alone is gone: it has rows, and no position."""
+        """Return where the store is, and whether its position alone is gone: it has rows, and no position."""
         found = await self._transactions.position()
         tail = LedgerTail(group=self._group, most=1)
         return found, not found.sequence and len(await self._transactions.ask(tail)) > 0

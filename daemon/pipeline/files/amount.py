@@ -1,11 +1,11 @@
-"""How much waits somewhere."""
+"""Amounts that wait somewhere."""
 
 from dataclasses import dataclass
 
 
 @dataclass(kw_only=True)
 class Amount:
-    """How much waits somewhere."""
+    """An amount that waits somewhere."""
 
     blocks: int = 0
     triggers: int = 0
@@ -26,7 +26,7 @@ class Amount:
         )
 
     def less(self, other: "Amount") -> "Amount":
-        """What is left without the other."""
+        """Return what is left without the other."""
         return Amount(
             blocks=self.blocks - other.blocks,
             triggers=self.triggers - other.triggers,

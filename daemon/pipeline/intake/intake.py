@@ -1,4 +1,4 @@
-"""Where sources put readings in: into the log, and into the pipeline as soon as that has all that came before."""
+"""The place where sources put readings in: the log, and the pipeline as soon as that has all that came before."""
 
 import random
 from typing import Any
@@ -41,7 +41,7 @@ RECORD_BYTES = 2**20
 """Bytes of readings that a record has at most: it is written, and let go of, as a whole."""
 
 LOOK_EVERY_NS = 50_000_000
-"""What the database has is let go of so often: each time all sessions are looked at."""
+"""Time between two looks at what the database has by now, and the log lets go of: each goes through all sessions."""
 
 
 class Intake:
@@ -134,7 +134,7 @@ class Intake:
 
     @property
     def state(self) -> LogState:
-        """How far the log is; there has to be one."""
+        """Return how far the log is; there has to be one."""
         assert self._keeper is not None
         return self._keeper.state
 
@@ -150,7 +150,7 @@ class Intake:
 
     @property
     def has_log(self) -> bool:
-        """Whether senders may ask for `received`."""
+        """Tell whether senders may ask for `received`."""
         return self._keeper is not None
 
     @property

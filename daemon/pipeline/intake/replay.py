@@ -126,7 +126,7 @@ class Replay:
                 self._read(session, first + count)
 
     def _lost_of(self, runs: Array) -> int:
-        """How many of these readings are among those that the database may have lost."""
+        """Return how many of these readings are among those that the database may have lost."""
         lost = 0
         for session, first, count, _ in runs.tolist() if self._pipeline.lost_of else ():
             low, high = self._pipeline.lost_of.get(session, (0, 0))

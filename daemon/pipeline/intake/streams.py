@@ -1,4 +1,4 @@
-"""What the log has of each session from this process, and of those for whose readings nobody waits."""
+"""Streams: the part of each session that the log has from this process, also of readings for which nobody waits."""
 
 import random
 from collections import deque
@@ -14,7 +14,7 @@ from schemas.sessions import PRIVATE
 
 @dataclass(slots=True)
 class Stream:
-    """What the log has of a session from this process: all from `first` on; `Streams.next` has its end.
+    """The part of a session that the log has from this process: all from `first` on, up to `Streams.next`.
 
     before: all below it is safe without the log when it is acknowledged; 0 where it is safe in any case.
     synced: what is on the disk ends there.
@@ -133,6 +133,6 @@ class Streams:
 
 
 def ends_of(runs: Array) -> Iterator[tuple[int, int]]:
-    """Of the runs of readings, RUN, the session of each and the number behind its last one."""
+    """Give the session of each run of readings, RUN, and the number behind its last one."""
     of_readings = runs[runs["kind"] == RunKind.READINGS]
     return zip(of_readings["session"].tolist(), (of_readings["first"] + of_readings["count"]).tolist(), strict=True)

@@ -47,7 +47,7 @@ ROOM_EVERY_S = 5.0
 acknowledged: each is synced."""
 
 LAZY_S = 0.2
-"""What nobody waits for on the disk is written when it has been here for this time, or for twice of it."""
+"""Age at which readings are written that nobody waits for on the disk; at the latest at twice of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +253,7 @@ class LogKeeper:
                 self._acknowledged.write()
 
     def _due_now(self, now_s: float, is_ended: bool) -> list[Received]:
-        """What of all that waits is to be written."""
+        """Return what of all that waits is to be written."""
         if now_s >= self._seen_s + LAZY_S:
             self._due, self._seen, self._seen_s = self._seen, self.next - 1, now_s
         upto = self.next - 1 if is_ended or self._waiting_bytes >= WRITTEN_FROM else max(self._due, self._wanted)

@@ -1,4 +1,4 @@
-"""What a pipeline knows of the log that keeps what comes."""
+"""The log that keeps what comes, as a pipeline sees it."""
 
 from collections.abc import Container
 from typing import Protocol
@@ -16,11 +16,11 @@ class Kept(Protocol):
 
     @property
     def state(self) -> LogState:
-        """How far it is."""
+        """Return how far it is."""
 
     @property
     def is_full(self) -> bool:
-        """Whether sources have to hold back."""
+        """Tell whether sources have to hold back."""
 
     def note_acknowledged(self, position: JournalPosition) -> None:
         """The database acknowledged a commit at this position."""

@@ -124,7 +124,7 @@ class Log:
 
     @property
     def has_deferred(self) -> bool:
-        """Whether the disk has not taken the id yet, or something else of the start: the next one finds none of it."""
+        """Tell whether the disk has not taken all of the start yet, as the id: the next one finds none of it."""
         return bool(self._deferred)
 
     @property

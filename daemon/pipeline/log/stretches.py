@@ -1,4 +1,4 @@
-"""What the log holds by stretches of a moment, until all of a stretch is safe in the database.
+"""Stretches of a moment, by which the log is let go of: all of a stretch is safe in the database then.
 
 A stretch is safe when its readings are in closed blocks that the database has for good, and when these say so of its
 sessions: after a crash nothing but that tells which readings of the log were committed.
@@ -21,7 +21,7 @@ STRETCH_BYTES = 2**20
 
 
 class Closing(Protocol):
-    """What tells how far the readings are that went through assembly."""
+    """The pipeline, which tells how far the readings are that went through assembly."""
 
     @property
     def last_block(self) -> int:
@@ -32,7 +32,7 @@ class Closing(Protocol):
         """The closed blocks up to this number are in the database for good."""
 
     def have_closed(self, upto: dict[int, int]) -> bool:
-        """Whether closed blocks say of these sessions that all below these numbers is settled."""
+        """Tell whether closed blocks say of these sessions that all below these numbers is settled."""
 
 
 @dataclass(kw_only=True)
@@ -86,15 +86,15 @@ class Stretches:
         self._came.clear()
 
     def __contains__(self, session: object) -> bool:
-        """Whether the log may hold something of a session, which must not be forgotten then."""
+        """Tell whether the log may hold something of a session, which must not be forgotten then."""
         return session in self._pinned
 
     def __len__(self) -> int:
-        """Of how many sessions it may hold something."""
+        """Count the sessions of which it may hold something."""
         return len(self._pinned)
 
     def count(self, *, private: bool) -> int:
-        """Of how many private sessions it may hold something, or of how many others."""
+        """Count the private sessions of which it may hold something, or the others."""
         return self._private if private else len(self._pinned) - self._private
 
     def read(self, number: int, upto: Iterable[tuple[int, int]], now_s: float) -> None:

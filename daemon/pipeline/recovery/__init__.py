@@ -1,4 +1,4 @@
-"""What the process before left of the groups: `in_store` asks the database, `recovery` has all of it.
+"""The groups as the process before left them: `in_store` asks the database, `recovery` has all of it.
 
 `history` has the closed triggers that assembly remembers, `reporting` tells operators what was found. What an
 `earlier_version` left, or groups that are configured no more (`unknown_groups`), keeps the daemon from its start.

@@ -1,4 +1,4 @@
-"""What a version before 0.2 left in a state folder: closed blocks in a journal of their own, which nobody reads now."""
+"""Closed blocks that an earlier version left in a state folder, in a journal of their own: nobody reads it now."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def refuse_earlier_version(state_dir: Path, group: str, disk: Disk) -> None:
 
 
 def readings_left(folder: Path, disk: Disk) -> int:
-    """How many readings a journal of an earlier version holds beyond what its database acknowledged; raises OSError."""
+    """Count the readings that a journal of an earlier version holds beyond what its database acknowledged; raises OSError."""
     noted = read_acknowledged(folder, disk)
     words = read_ids(folder, disk)
     is_known = noted.journal in (*words[:1], *words[2:])

@@ -1,4 +1,4 @@
-"""What the last process left of a group: in the database, in the log, and in the dead letters."""
+"""A group as the last process left it: in the database, in the log, and in the dead letters."""
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ LETTERS_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, kw_only=True)
 class Recalled:
-    """What assembly begins with, and begins again with.
+    """The state that assembly begins with, and begins again with.
 
     history: ledger rows of the newest runs, ascending. state: sessions, and runs of epochs. letters: the readings of
     dead letters; record dtype, shape (n,).
@@ -66,7 +66,7 @@ class RecoveredGroup:
 
     @property
     def was_elsewhere(self) -> bool:
-        """Whether a daemon with another state folder, or one without a log, wrote to the database last.
+        """Tell whether a daemon with another state folder, or one without a log, wrote to the database last.
 
         What of a sender it never got, and this folder has, it took for lost.
         """
@@ -174,7 +174,7 @@ def _refuse_turned_off(in_store: InStore, folder: Path, disk: Disk) -> None:
 
 
 def _lacking(in_store: InStore, log: Log) -> int:
-    """How many readings the database acknowledged, by the note of it, that it does not have: at least so many."""
+    """Count the readings that the database acknowledged, by the note of it, and does not have: at least so many."""
     if not in_store.position.sequence and len(in_store.tail):
         return 0  # the position alone is gone: an operator removed a row
     return readings_behind(log.noted, in_store.position, log.former)

@@ -68,7 +68,7 @@ class Stream:
 
     @property
     def situation(self) -> str:
-        """How far it is, and what it waits for, in one line."""
+        """Return how far it is, and what it waits for, in one line."""
         done = f"{self.sent} readings up to event {self.events} sent, {self.acknowledged} acknowledged ({self.ack})"
         return f"{self.name}: {done}, {self.refused} refused, {self.reconnects} reconnects; {self.said[-1]}"
 

@@ -16,7 +16,7 @@ from schemas.readings import Array
 
 Values = Callable[[Array], Iterable[Any]]
 Columns = Mapping[str, Values]
-"""What a row has: the heading of each column, and its values in a block."""
+"""The content of a row: the heading of each column, and its values in a block."""
 
 TIME_NS = f"time_ns [{TIME_UNITS}]"
 

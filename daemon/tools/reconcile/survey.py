@@ -156,7 +156,7 @@ def _status_of(status: Status | None, name: str) -> GroupStatus | None:
 
 
 def lost_of(log: Path, position: JournalPosition) -> int:
-    """How many readings a database at this position lacks of what is noted beside a log, and so does the log.
+    """Count the readings that a database at this position lacks of those noted beside a log, and so does the log.
 
     Raises:
         CommandFailed: it cannot be read.
@@ -170,7 +170,7 @@ def lost_of(log: Path, position: JournalPosition) -> int:
 
 
 def received_in(log: Path, position: JournalPosition) -> int:
-    """How many readings a log holds at most beyond what a database at this position has.
+    """Count the readings that a log holds at most beyond those that a database at this position has.
 
     Some may be stored by another way: that is found out when they go through assembly. Nothing is locked, and nothing
     changed.
