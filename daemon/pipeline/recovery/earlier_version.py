@@ -34,7 +34,7 @@ def refuse_earlier_version(state_dir: Path, group: str, disk: Disk) -> None:
 
 
 def readings_left(folder: Path, disk: Disk) -> int:
-    """Count the readings that a journal of an earlier version holds beyond what its database acknowledged; raises OSError."""
+    """Count the readings that an earlier version kept beyond what its database acknowledged; raises OSError."""
     noted = read_acknowledged(folder, disk)
     words = read_ids(folder, disk)
     is_known = noted.journal in (*words[:1], *words[2:])
