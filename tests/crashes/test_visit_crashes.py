@@ -229,7 +229,7 @@ class Followed:
     async def until_visited(self, visits: int) -> None:
         """Wait until so many more visits are done."""
         wanted = len(self.visited) + visits
-        async with asyncio.timeout(60), self._heard:
+        async with asyncio.timeout(180), self._heard:
             await self._heard.wait_for(lambda: len(self.visited) >= wanted or self._following.done())
         assert len(self.visited) >= wanted, self._following.exception()
 
