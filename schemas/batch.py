@@ -1,7 +1,7 @@
 """What flows from assembly to a store: closed blocks, and batches of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -56,10 +56,6 @@ class JournalPosition:
     readings: int = 0
     journal: int = 0
     state: bytes = b""
-
-    def less(self, triggers: int, readings: int) -> "JournalPosition":
-        """The same position with so much less in the account."""
-        return replace(self, triggers=self.triggers - triggers, readings=self.readings - readings)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,9 @@ from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.assembly import Origin
 from daemon.pipeline.intake import Intake
+from daemon.pipeline.intake.columns import NOBODY
+
+__all__ = ["BUFFER", "NOBODY", "READ_MOST", "WAIT_S", "Gather"]
 
 BUFFER = 4 * 2**20
 """Bytes that gather before they have to be handed on: 75,000 readings of four float64 channels."""
@@ -22,9 +25,6 @@ READ_MOST = 256 * 2**10
 
 WAIT_S = 0.002
 """The longest that readings which complete nothing wait for company."""
-
-NOBODY = -1
-"""Column of readings that nobody wants acknowledged."""
 
 
 class Gather:

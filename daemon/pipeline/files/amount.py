@@ -24,11 +24,3 @@ class Amount:
             triggers=self.triggers + other.triggers,
             readings=self.readings + other.readings,
         )
-
-    def less(self, other: "Amount") -> "Amount":
-        """Return what is left without the other."""
-        return Amount(
-            blocks=self.blocks - other.blocks,
-            triggers=self.triggers - other.triggers,
-            readings=self.readings - other.readings,
-        )

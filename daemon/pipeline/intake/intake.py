@@ -68,7 +68,7 @@ class Intake:
         self.connections: dict[int, Any] = {}
         self.waiting = 0  # readings that came before there was a pipeline
         self.refused: str | None = None  # why nothing is taken: the database refuses the group as it is configured
-        self._found_readings = 0 if found is None else found.readings
+        self.found_readings = 0 if found is None else found.readings
         self._now = clock.now
         self._clock = clock
         self._events = events
@@ -144,11 +144,6 @@ class Intake:
             self._keeper.note_acknowledged(position)
 
     @property
-    def found_readings(self) -> int:
-        """Readings that the log held at the start."""
-        return self._found_readings
-
-    @property
     def has_log(self) -> bool:
         """Tell whether senders may ask for `received`."""
         return self._keeper is not None
@@ -166,7 +161,7 @@ class Intake:
     @property
     def kept(self) -> int:
         """Readings that the log has for the database, before there is a pipeline."""
-        return self._found_readings + self.waiting
+        return self.found_readings + self.waiting
 
     def refuse(self, problem: str | None) -> None:
         """Take nothing more, for a reason, or again: the database would never have what comes. What is kept stays."""

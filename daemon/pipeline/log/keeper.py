@@ -83,7 +83,6 @@ class LogKeeper:
         self._lock = threading.Lock()
         self._beside = Beside(log.outside.workers, "the journal's keeper", self.step)
         self.next = log.next
-        self.put_bytes = 0
         self._wanted = self._seen = self._due = log.next - 1
         self._seen_s = self._now()
         self._sleeps = True  # nothing waits, and nobody asks
@@ -133,7 +132,6 @@ class LogKeeper:
         """Keep what came together, as in `Received`; return its number. at_once: somebody waits for it on the disk."""
         received = Received(number=self.next, received_ns=received_ns, runs=runs, readings=readings)
         self.next += 1
-        self.put_bytes += received.nbytes
         with self._lock:
             self._waiting.append(received)
             self._waiting_bytes += received.nbytes

@@ -104,7 +104,7 @@ tabs = ["none.py"]
 
 
 def test_problems_of_all_layers_are_told_at_once(tmp_path: Path) -> None:
-    """Of keys, of what belongs together, of the environment, and of files; not of what is only a consequence."""
+    """Problems of keys, of what belongs together, of the environment, and of files; none that only follows from one."""
     file = tmp_path / "beam.toml"
     file.write_text(MANY)
     told = failure(here("check-config", str(file))).splitlines()

@@ -275,7 +275,7 @@ STEP = st.one_of(
 
 
 class Connections:
-    """What three connections sent, and what of it is settled. The log is enough for the third."""
+    """Three connections send, and a part is settled. The log is enough for the third."""
 
     def __init__(self, assembly: Assembly) -> None:
         self.assembly = assembly

@@ -529,7 +529,7 @@ async def test_a_disk_that_fails_costs_only_the_acknowledgement_of_what_is_recei
 async def test_a_daemon_that_ended_in_order_leaves_nothing_that_the_database_lacks(
     tmp_path: Path, risk_ms: float
 ) -> None:
-    """What an asynchronous one may lose stays in the log."""
+    """The log keeps what an asynchronous one may lose."""
     store = new_store()
     async with living(tmp_path, store) as life:
         life.pipeline.note_risk(risk_ms)

@@ -85,7 +85,7 @@ def test_reading_begins_again_with_the_first_record_that_is_there(tmp_path: Path
 
 
 def test_each_start_has_another_id_and_knows_those_before(tmp_path: Path) -> None:
-    """What the database has at a position of another id was written from another folder."""
+    """A position of another id was written from another folder."""
     first, second, other = Opened(tmp_path / "a"), Opened(tmp_path / "a"), Opened(tmp_path / "b")
     assert len({first.id, second.id, other.id}) == 3
     assert first.id not in first.former

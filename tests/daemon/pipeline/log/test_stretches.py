@@ -12,7 +12,7 @@ from schemas.sessions import PRIVATE
 
 @dataclass
 class Closing:
-    """What closed blocks say. settled: by session, up to which number."""
+    """The words of closed blocks. settled: by session, up to which number."""
 
     last_block: int = 0
     safe_upto: int = 0
