@@ -125,8 +125,9 @@ class ClosedBlock:
     @property
     def nbytes(self) -> int:
         """Memory it holds, in bytes."""
-        arrays = [part for part in self.parts.values() if isinstance(part, np.ndarray)]
-        return sum(part.nbytes for part in arrays) + (0 if self.aside is None else self.aside.readings.nbytes)
+        own = self.readings.nbytes + self.present.nbytes + self.ledger.nbytes
+        late = self.late.nbytes + self.late_of.nbytes + self.revised.nbytes
+        return own + late + self.sessions.nbytes + (0 if self.aside is None else self.aside.readings.nbytes)
 
     @property
     def parts(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Each closed block changes it; it is written beside the position, in the transact
 
 import struct
 from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -41,7 +42,8 @@ class DurableState:
                 runs = _with_runs(runs, block.ledger)
         return self if sessions is self.sessions and runs is self.runs else DurableState(sessions, runs)
 
-    def encode(self) -> bytes:
+    @cached_property
+    def encoded(self) -> bytes:
         """As bytes: how many there are, the runs, the sessions; none where there is nothing."""
         if not self.runs and not len(self.sessions):
             return b""
@@ -91,8 +93,11 @@ def runs_in(states: Mapping[str, bytes], group: str) -> tuple[set[tuple[int, int
 def _changed(sessions: Array, changes: Array) -> Array:
     """Put changes in place of what they change; of one session the last counts."""
     goes_on = changes["settled"] != GONE
-    if len(changes) == len(sessions) and goes_on.all() and (changes["session"] == sessions["session"]).all():
-        return changes  # every session goes on, as with each trigger while all instruments send
+    at = np.searchsorted(sessions["session"], changes["session"])
+    if goes_on.all() and (at < len(sessions)).all() and (sessions["session"][at] == changes["session"]).all():
+        changed = sessions.copy()  # as with each trigger while all instruments send
+        changed[at] = changes
+        return changed
     both = np.concatenate([sessions, changes])
     order = np.argsort(both["session"], kind="stable")
     keys = both["session"][order]

@@ -31,10 +31,10 @@ class Gather:
     """The receive buffer of one group."""
 
     def __init__(self, intake: Intake) -> None:
-        self.received = 0
         self.handed = 0
         self._intake = intake
         self._record = intake.group.record
+        self._size = self._record.itemsize
         self._buffer = bytearray(BUFFER)
         self._view = memoryview(self._buffer)
         self._end = 0
@@ -45,8 +45,15 @@ class Gather:
         self._turn_bytes = 0
 
     @property
-    def has_enough(self) -> bool:
-        """Whether as much came in this turn of the event loop as is handed on at once."""
+    def received(self) -> int:
+        """Readings that came."""
+        return self.handed + self._end // self._size
+
+    def has_enough(self, nbytes: int) -> bool:
+        """Add what fast senders sent in this turn of the event loop; return whether that is as much as a buffer."""
+        if not self._turn_bytes:
+            asyncio.get_running_loop().call_soon(self._begin_turn)
+        self._turn_bytes += nbytes
         return self._turn_bytes >= BUFFER
 
     def space(self, carried: bytes) -> memoryview:
@@ -64,20 +71,14 @@ class Gather:
 
         Returns how many whole readings they hold and the bytes of an incomplete one behind them.
         """
-        size = self._record.itemsize
-        readings = nbytes // size
-        end = self._end + readings * size
-        carried = bytes(self._view[end : self._end + nbytes])
-        self._end = end
-        if not self._turn_bytes:
-            asyncio.get_running_loop().call_soon(self._begin_turn)
-        self._turn_bytes += nbytes
+        readings, odd = divmod(nbytes, self._size)
+        self._end = end = self._end + nbytes - odd
+        carried = bytes(self._view[end : end + odd]) if odd else b""
         if readings:
             self._chunks.append((column, sequence, readings))
-            self.received += readings
-            if len(self._buffer) - end < READ_MOST:
+            if end > BUFFER - READ_MOST:
                 self.flush()
-            else:
+            elif self._soon is None and (self._later is None or end >= self._wanted):
                 self._plan()
         return readings, carried
 
@@ -96,21 +97,19 @@ class Gather:
         self._cancel()
         if not self._chunks:
             return
-        block = np.frombuffer(self._buffer, self._record, count=self._end // self._record.itemsize)
+        block = np.frombuffer(self._buffer, self._record, count=self._end // self._size)
         origin = self._origin()
         self._chunks = []
         self._end = 0
         self._intake.receive(block, origin)
         self.handed += len(block)
-        self._wanted = self._intake.wanted * self._record.itemsize
+        self._wanted = self._intake.wanted * self._size
 
     def _plan(self) -> None:
-        if self._soon is not None:
-            return
         loop = asyncio.get_running_loop()
         if self._end >= self._wanted:
             self._soon = loop.call_soon(self.flush)
-        elif self._later is None:
+        else:
             self._later = loop.call_later(WAIT_S, self.flush)
 
     def _cancel(self) -> None:
@@ -120,11 +119,14 @@ class Gather:
         self._soon = self._later = None
 
     def _origin(self) -> Origin | None:
-        if all(column == NOBODY for column, _, _ in self._chunks):
-            return None
         if len(self._chunks) == 1:
-            return Origin.of(*self._chunks[0])
-        columns, firsts, counts = np.array(self._chunks, np.int64).T
-        ends = np.cumsum(counts)
-        within = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
-        return Origin(np.repeat(columns, counts).astype(np.int32), np.repeat(firsts, counts) + within)
+            return None if self._chunks[0][0] == NOBODY else Origin.of(*self._chunks[0])
+        columns, firsts, counts = zip(*self._chunks, strict=True)
+        if columns.count(NOBODY) == len(columns):
+            return None
+        column, sequence = np.array(columns, np.int32), np.array(firsts, np.int64)
+        if counts.count(1) < len(counts):
+            ends = np.cumsum(counts)
+            within = np.arange(ends[-1]) - np.repeat(ends - counts, counts)
+            column, sequence = np.repeat(column, counts), np.repeat(sequence, counts) + within
+        return Origin(column, sequence)

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from backends.ending import end_tasks
 from daemon.conditions.clients import RecentUses, Use, Uses
 from daemon.conditions.processes.messages import Report, ServerSpec, Told
@@ -231,9 +229,9 @@ class ConditionsServers:
         self._database_reads += report.database_reads
         named = {(address, agent): Use(*use) for address, agent, *use in report.clients}
         self._uses.add(Uses(by_client=named, others=Use(*report.others)))
-        if report.latencies_ms:
-            took, counts = np.array(list(report.latencies_ms)), np.array(list(report.latencies_ms.values()))
-            self._latencies.add(took, counts, time.monotonic_ns())
+        now_ns = time.monotonic_ns()
+        for took_ms, count in report.latencies_ms.items():
+            self._latencies.add(took_ms, count, now_ns)
 
     def _judge(self) -> None:
         failures = [each.failure for each in self._processes if each.failure]

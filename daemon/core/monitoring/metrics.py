@@ -17,40 +17,70 @@ _FINE_PER_DECADE = 100
 _FINE_FIRST_MS = 0.01
 _FINE = int(8 * _FINE_PER_DECADE)  # up to 1e6 ms
 _SECONDS = 10
+_TOGETHER = 256
 _BEYOND = 10
 """Samples that have to lie beyond a percentile for it to say something of all, not of a few."""
 
 
 class Latencies:
-    """Latencies of the last ten seconds in buckets 2.3 % wide, for percentiles; and all of them, for Prometheus.
-
-    fine: all of them in these buckets, int64, shape (800,), ever growing: the difference between two moments is what
-    came in between (`percentile_of`).
-    """
+    """Latencies of the last ten seconds in buckets 2.3 % wide, for percentiles; and all of them, for Prometheus."""
 
     def __init__(self) -> None:
-        self.total = 0
-        self.sum_ms = 0.0
-        self.buckets = np.zeros(len(BOUNDS_MS) + 1, np.int64)
-        self.fine = np.zeros(_FINE, np.int64)
+        self._sum_ms = 0.0
+        self._buckets = np.zeros(len(BOUNDS_MS) + 1, np.int64)
+        self._all = np.zeros(_FINE, np.int64)
         self._fine = np.zeros((_SECONDS, _FINE), np.int64)
         self._most = np.zeros(_SECONDS)
         self._second = np.full(_SECONDS, -1, np.int64)
+        self._added: list[tuple[float, int]] = []  # in this second, and not counted yet: numpy takes many as one
+        self._added_ns = 0
 
-    def add(self, values_ms: Array, counts: Array, monotonic_ns: int) -> None:
-        """Count latencies: float64 ms, shape (n,), each as often as counts, int, shape (n,), says."""
-        self.total += int(counts.sum())
-        self.sum_ms += float(values_ms @ counts)
-        np.add.at(self.buckets, np.searchsorted(BOUNDS_MS, values_ms), counts)
-        row = self._row(monotonic_ns)
-        decades = np.log10(np.maximum(values_ms, _FINE_FIRST_MS) / _FINE_FIRST_MS)
+    def add(self, value_ms: float, count: int, monotonic_ns: int) -> None:
+        """Count a latency so many times."""
+        if monotonic_ns // 1_000_000_000 != self._added_ns // 1_000_000_000 or len(self._added) >= _TOGETHER:
+            self._count()
+        self._added.append((value_ms, count))
+        self._added_ns = monotonic_ns
+
+    def _count(self) -> None:
+        if not self._added:
+            return
+        values = np.array([value for value, _ in self._added])
+        counts = np.array([count for _, count in self._added])
+        self._added = []
+        self._sum_ms += float(values @ counts)
+        np.add.at(self._buckets, np.searchsorted(BOUNDS_MS, values), counts)
+        row = self._row(self._added_ns)
+        decades = np.log10(np.maximum(values, _FINE_FIRST_MS) / _FINE_FIRST_MS)
         fine = np.minimum((decades * _FINE_PER_DECADE).astype(np.int64), _FINE - 1)
         np.add.at(self._fine[row], fine, counts)
-        np.add.at(self.fine, fine, counts)
-        self._most[row] = max(self._most[row], float(values_ms.max(initial=0.0)))
+        np.add.at(self._all, fine, counts)
+        self._most[row] = max(self._most[row], float(values.max()))
+
+    @property
+    def sum_ms(self) -> float:
+        """All of them together."""
+        self._count()
+        return self._sum_ms
+
+    @property
+    def buckets(self) -> Array:
+        """All of them by `BOUNDS_MS`: int64, shape (bounds + 1,)."""
+        self._count()
+        return self._buckets
+
+    @property
+    def fine(self) -> Array:
+        """All of them in fine buckets: int64, shape (800,), ever growing.
+
+        The difference between two moments is what came in between (`percentile_of`).
+        """
+        self._count()
+        return self._all
 
     def latency(self, monotonic_ns: int) -> Latency:
         """Return the percentiles of the last ten seconds; the greatest is exact."""
+        self._count()
         recent = self._second > monotonic_ns // 1_000_000_000 - _SECONDS
         below = np.cumsum(self._fine[recent].sum(axis=0))
         total = int(below[-1])

@@ -36,7 +36,7 @@ END_WITHIN_S = 5.0
 log = logging.getLogger("triggerlog")
 
 _ends: list[End] = []
-_stopped = threading.Event()
+_failed: list[str] = []  # the function by which the process ends
 _forever = threading.Event()
 
 
@@ -52,7 +52,8 @@ def fail_stop(*errors: type[Exception]) -> Callable[[Callable[P, T]], Callable[P
 
             @functools.wraps(function)
             async def waits(*args: P.args, **kwargs: P.kwargs) -> Any:
-                _wait_if_stopped()
+                if _failed:
+                    _forever.wait()
                 try:
                     return await function(*args, **kwargs)
                 except Exception as error:
@@ -63,7 +64,8 @@ def fail_stop(*errors: type[Exception]) -> Callable[[Callable[P, T]], Callable[P
 
         @functools.wraps(function)
         def calls(*args: P.args, **kwargs: P.kwargs) -> T:
-            _wait_if_stopped()
+            if _failed:
+                _forever.wait()
             try:
                 return function(*args, **kwargs)
             except Exception as error:
@@ -87,9 +89,9 @@ def process_ends(end: End) -> Iterator[None]:
 
 def end_at_once(events: Events, kept: EventLog, where: str, error: Exception) -> NoReturn:
     """Say why, once, and end: no other thread begins a step of the data path meanwhile."""
-    if _stopped.is_set():
+    if _failed:
         _forever.wait()
-    _stopped.set()
+    _failed.append(where)
     faulthandler.dump_traceback_later(END_WITHIN_S, exit=True)
     try:
         text = f"the daemon ends at once: {', '.join(reasons_of(error))}, in {where}{_line_of(error)}"
@@ -116,8 +118,3 @@ def _is_of(error: BaseException, errors: tuple[type[Exception], ...]) -> bool:
 def _line_of(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     return f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-
-
-def _wait_if_stopped() -> None:
-    if _stopped.is_set():
-        _forever.wait()

@@ -26,14 +26,16 @@ def close_slots(pool: Pool, slots: Array, now: Instant) -> tuple[Array, Array, A
     ledger["expected"] = instruments
     ledger["arrived"] = pool.arrived[slots]
     ledger["duplicates"] = pool.duplicates[slots]
+    is_complete = bool((ledger["arrived"] == instruments).all())
     readings, present = pool.release(slots)
-    ledger["missing"] = pack_missing(present)
-    _set_times(ledger, readings["time_ns"], present)
+    if not is_complete:
+        ledger["missing"] = pack_missing(present)
+    _set_times(ledger, readings["time_ns"], present, is_complete=is_complete)
     return readings, present, ledger
 
 
-def _set_times(ledger: Array, times: Array, present: Array) -> None:
-    if (ledger["arrived"] == ledger["expected"]).all():
+def _set_times(ledger: Array, times: Array, present: Array, *, is_complete: bool) -> None:
+    if is_complete:
         first, last = times.min(axis=1), times.max(axis=1)
     else:
         first = np.where(present, times, _LATEST).min(axis=1)

@@ -163,9 +163,11 @@ class Progress:
 
         opened_ns: monotonic times at which they were opened, int64 (t,).
         """
-        rows = len(triggers) - 1 - np.argmax(present[::-1], axis=0)
+        if present[-1].all():
+            seen, rows = present[-1], np.full(len(self._trigger), len(triggers) - 1)
+        else:
+            seen, rows = present.any(axis=0), len(triggers) - 1 - np.argmax(present[::-1], axis=0)
         newest = triggers[rows]
-        seen = present.any(axis=0)
         ahead = seen & (newest > self._trigger)
         self._heard_ns[seen] = np.maximum(self._heard_ns, opened_ns[rows])[seen]
         self._trigger[ahead] = newest[ahead]

@@ -93,31 +93,34 @@ class Triggers(Outcomes):
             self.accept(run, block[:half], origin[:half], now, out)
             self.accept(run, block[half:], origin[half:], now, out)
             return
-        forgotten = slots == UNKNOWN
-        if forgotten.any():
-            # A known number a whole window ahead has its place, perhaps since this very block.
+        if slots.min() < 0:
+            # A known number a whole window ahead has the place of what is forgotten, perhaps since this very block.
+            forgotten, closed = slots == UNKNOWN, slots == CLOSED
             self.leave(block[forgotten], origin[forgotten], run.run, now)
-            block, origin, slots = block[~forgotten], origin[~forgotten], slots[~forgotten]
-        closed = slots == CLOSED
-        if closed.any():
-            self.merge(run, block[closed], origin[closed], now)
-            block, origin, slots = block[~closed], origin[~closed], slots[~closed]
+            if closed.any():
+                self.merge(run, block[closed], origin[closed], now)
+            is_open = slots >= 0
+            block, origin, slots = block[is_open], origin[is_open], slots[is_open]
         if len(block):
             self._put(run, block, origin, slots, now)
 
     def _slots(self, run: OpenRun, triggers: Array, now: Instant, out: list[ClosedBlock]) -> Array | None:
         """The slot of each reading's trigger, opening those that are new; None if these are too many."""
-        slots = run.window.slots(triggers)
-        unknown = slots == UNKNOWN
-        if not unknown.any():
-            return slots
-        new = _distinct(triggers[unknown])
-        new = run.window.each_in_its_place(new[~run.window.are_behind(new)])
-        if len(new) > max(1, self._max_open // 2):
-            return None
-        if len(new):
-            self._open(run, new, now, out)
-        return run.window.slots(triggers)
+        # Neighbours are mostly of one trigger, which is then looked up once.
+        changes = np.flatnonzero(triggers[1:] != triggers[:-1]) + 1
+        numbers = np.concatenate([triggers[:1], triggers[changes]])
+        slots = run.window.slots(numbers)
+        if slots.min() == UNKNOWN:
+            new = numbers[slots == UNKNOWN]
+            new = np.unique(new) if len(new) > 1 else new
+            new = run.window.each_in_its_place(new[~run.window.are_behind(new)])
+            if len(new) > max(1, self._max_open // 2):
+                return None
+            if len(new):
+                self._open(run, new, now, out)
+            slots = run.window.slots(numbers)
+        counts = np.diff(np.concatenate([[0], changes, [len(triggers)]]))
+        return np.repeat(slots, counts)
 
     def _open(self, run: OpenRun, triggers: Array, now: Instant, out: list[ClosedBlock]) -> None:
         occupied = run.window.occupied(triggers)
@@ -297,9 +300,3 @@ class Triggers(Outcomes):
         self.counts.missing += missing
         self.counts.incomplete += incomplete
         self.counts.complete += len(ledger) - incomplete
-
-
-def _distinct(values: Array) -> Array:
-    """The distinct values, ascending. Neighbours are mostly equal, so most of the work is one comparison."""
-    changes = np.flatnonzero(values[1:] != values[:-1]) + 1
-    return np.unique(np.concatenate([values[:1], values[changes]]))

@@ -109,16 +109,16 @@ class Backlog:
         put_ns = self._clock.now().monotonic_ns if is_fresh else None
         for block in blocks:
             self.last += 1
-            self.put_bytes += block.nbytes
+            nbytes, readings = block.nbytes, readings_in(block)
+            self.put_bytes += nbytes
             self.is_behind = self.is_behind or (self._forgets and self.memory_bytes >= self._max_memory)
             if self.is_behind:
-                self._forgotten.change(block.triggers, readings_in(block), 1)
+                self._forgotten.change(block.triggers, readings, 1)
                 continue
             self._newest_state = self._newest_state.after([block])
-            waiting = Waiting(self.last, block, self._newest_state, block.nbytes, readings_in(block), put_ns)
-            self._memory.append(waiting)
-            self.memory_bytes += waiting.nbytes
-            self._in_memory.change(block.triggers, waiting.readings, 1)
+            self._memory.append(Waiting(self.last, block, self._newest_state, nbytes, readings, put_ns))
+            self.memory_bytes += nbytes
+            self._in_memory.change(block.triggers, readings, 1)
         if blocks:
             self._arrived.set()
             self._look()

@@ -51,7 +51,7 @@ class Account:
         before, since = self.at_start, self._counts
         return JournalPosition(
             sequence=blocks[-1].number,
-            state=blocks[-1].state.encode(),
+            state=blocks[-1].state.encoded,
             triggers=before.triggers + since.triggers + sum(part.triggers for part in parts),
             readings=before.readings + since.readings + sum(readings_in(part) for part in parts),
             journal=self._journal,

@@ -9,8 +9,6 @@ import math
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-import numpy as np
-
 from backends.base import BatchRejected, CommitsLost, OtherJournal, Store, StoreUnavailable
 from backends.columns.filling import readings_in
 from daemon.core.monitoring.metrics import Latencies, Recent
@@ -320,11 +318,13 @@ class Committer:
 
         Of what retention dropped it has the ledger.
         """
-        may_lack = self._has_lost or self._dead_letters.may_lack(waiting.block)
-        may_lack = may_lack or self._dropped.concern(waiting.block.revised["time_ns"])
-        if not may_lack or not len(waiting.block.revised) or self._group.reports:
+        revised = waiting.block.revised
+        if not len(revised) or self._group.reports:
             return waiting
-        return replace(waiting, block=late_to_place(waiting.block), told=waiting.block.revised)
+        may_lack = self._has_lost or self._dead_letters.may_lack(waiting.block)
+        if not may_lack and not self._dropped.concern(revised["time_ns"]):
+            return waiting
+        return replace(waiting, block=late_to_place(waiting.block), told=revised)
 
     def _is_in_part(self, waiting: Waiting) -> bool:
         return self._dead_letters.has_part(waiting.number)
@@ -357,13 +357,8 @@ class Committer:
 
     def _measure(self, blocks: list[Waiting]) -> None:
         moment = self.committed_ns
-        weights = [waiting.readings if self._group.reports else waiting.block.triggers for waiting in blocks]
-        # How long something waited that was read from the log says nothing of how commits do now.
-        fresh = [
-            (moment - waiting.put_ns, weight)
-            for waiting, weight in zip(blocks, weights, strict=True)
-            if weight and waiting.put_ns is not None
-        ]
-        if fresh:
-            waited, triggers = np.array(fresh).T
-            self.latencies.add(waited / 1e6, triggers, moment)
+        for waiting in blocks:
+            weight = waiting.readings if self._group.reports else waiting.block.triggers
+            # How long something waited that was read from the log says nothing of how commits do now.
+            if weight and waiting.put_ns is not None:
+                self.latencies.add((moment - waiting.put_ns) / 1e6, weight, moment)

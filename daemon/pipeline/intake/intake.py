@@ -1,6 +1,7 @@
 """The place where sources put readings in: the log, and the pipeline as soon as that has all that came before."""
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -327,16 +328,19 @@ class Intake:
         most = max(1, RECORD_BYTES // block.itemsize)
         for start in range(0, len(block), most):
             part = slice(start, start + most)
-            self._put(self._streams.runs_of(keys[part], origin.sequence[part]), block[part].copy(), now)
+            runs = self._streams.runs_of(keys[part], origin.sequence[part])
+            upto = dict(zip(runs["session"].tolist(), (runs["first"] + runs["count"]).tolist(), strict=True))
+            self._put(runs, upto, block[part].copy(), now)
 
     def _put_run(self, key: int, first: int, kind: RunKind) -> None:
-        self._put(np.array([(key, first, 0, kind)], RUN), np.empty(0, self.group.record), self._now())
+        runs = np.array([(key, first, 0, kind)], RUN)
+        self._put(runs, {key: 0}, np.empty(0, self.group.record), self._now())
 
-    def _put(self, runs: Array, readings: Array, now: Instant) -> None:
+    def _put(self, runs: Array, upto: Mapping[int, int], readings: Array, now: Instant) -> None:
         assert self._keeper is not None
         number = self._keeper.put(now.utc_ns, runs, readings, at_once=bool(self._columns.of))
-        self.stretches.add(number, runs, now.monotonic_ns / 1e9, readings.nbytes)
-        self._streams.put(number, runs)
+        self.stretches.add(number, upto, now.monotonic_ns / 1e9, readings.nbytes)
+        self._streams.put(number, len(readings), upto)
         self._look_full()
 
     def _on_log(self, state: LogState) -> None:

@@ -2,7 +2,7 @@
 
 import random
 from collections import deque
-from collections.abc import Container, Iterator
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +35,7 @@ class Streams:
     def __init__(self, stretches: Stretches, rng: random.Random) -> None:
         self.by_session: dict[int, Stream] = {}
         self.next: dict[int, int] = {}
-        self.unsynced: deque[tuple[int, int, Array]] = deque()  # number, readings, RUN
+        self.unsynced: deque[tuple[int, int, Mapping[int, int]]] = deque()  # number, readings, upto
         self.unsynced_readings = 0
         self._stretches = stretches
         self._rng = rng
@@ -77,30 +77,32 @@ class Streams:
 
     def runs_of(self, keys: Array, sequence: Array) -> Array:
         """Readings of these sessions, with these numbers, as runs of them: RUN."""
-        begins = np.flatnonzero((keys[1:] != keys[:-1]) | (sequence[1:] != sequence[:-1] + 1)) + 1
-        starts = np.concatenate([[0], begins])
-        runs = np.zeros(len(starts), RUN)
-        runs["session"], runs["first"] = keys[starts], sequence[starts]
-        runs["count"] = np.diff(np.append(starts, len(keys)))
+        begins = (keys[1:] != keys[:-1]) | (sequence[1:] != sequence[:-1] + 1)
+        if begins.all():  # as where each connection is an instrument
+            runs = np.empty(len(keys), RUN)
+            runs["session"], runs["first"], runs["count"] = keys, sequence, 1
+        else:
+            starts = np.concatenate([[0], np.flatnonzero(begins) + 1])
+            runs = np.empty(len(starts), RUN)
+            runs["session"], runs["first"] = keys[starts], sequence[starts]
+            runs["count"] = np.diff(np.append(starts, len(keys)))
         runs["kind"] = RunKind.READINGS
         return runs
 
-    def put(self, number: int, runs: Array) -> None:
-        """A record with these runs is put into the log."""
-        readings = int(runs["count"].sum())
+    def put(self, number: int, readings: int, upto: Mapping[int, int]) -> None:
+        """A record with so many readings is put into the log; upto: by session the number behind its last of them."""
         if readings:
-            self.next.update(ends_of(runs))
-        self.unsynced.append((number, readings, runs))
+            self.next.update(upto)
+        self.unsynced.append((number, readings, upto))
         self.unsynced_readings += readings
 
     def sync(self, number: int) -> set[int]:
         """The records up to this one are on the disk; return the sessions of which they have something."""
         moved: set[int] = set()
-        for runs in self._leave(number):
-            for key, upto in ends_of(runs):
-                if key in self.by_session:
-                    self.by_session[key].synced = upto
-                    moved.add(key)
+        for upto in self._leave(number):
+            for key in upto.keys() & self.by_session.keys():
+                self.by_session[key].synced = upto[key]
+                moved.add(key)
         return moved
 
     def forget(self, number: int, wanted: Container[int]) -> None:
@@ -122,17 +124,12 @@ class Streams:
         self.by_session.pop(key, None)
         self.next.pop(key, None)
 
-    def _leave(self, number: int) -> list[Array]:
-        """Let go of the records up to this number; return their runs."""
+    def _leave(self, number: int) -> list[Mapping[int, int]]:
+        """Let go of the records up to this number; return how far those with readings went."""
         left = []
         while self.unsynced and self.unsynced[0][0] <= number:
-            _, readings, runs = self.unsynced.popleft()
+            _, readings, upto = self.unsynced.popleft()
             self.unsynced_readings -= readings
-            left.append(runs)
+            if readings:
+                left.append(upto)
         return left
-
-
-def ends_of(runs: Array) -> Iterator[tuple[int, int]]:
-    """Give the session of each run of readings, RUN, and the number behind its last one."""
-    of_readings = runs[runs["kind"] == RunKind.READINGS]
-    return zip(of_readings["session"].tolist(), (of_readings["first"] + of_readings["count"]).tolist(), strict=True)

@@ -5,14 +5,10 @@ sessions: after a crash nothing but that tells which readings of the log were co
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import numpy as np
-
-from daemon.pipeline.log.format import RunKind
-from schemas.readings import Array
 from schemas.sessions import is_private
 
 STRETCH_S = 0.05
@@ -101,7 +97,8 @@ class Stretches:
         """Note a record that was left unread, as it goes through assembly: by session the number after its last."""
         stretch = self._newest(self._was_read, number, now_s)
         for session, after in upto:
-            self._note(stretch, session, after)
+            self._hold(stretch, {session})
+            stretch.upto[session] = max(stretch.upto[session], after)
 
     def end_reading(self) -> None:
         """All that was left unread has gone through assembly."""
@@ -109,25 +106,18 @@ class Stretches:
             self._unpin(session)
         self._unread, self._unread_upto = set(), 0
 
-    def add(self, number: int, runs: Array, now_s: float, nbytes: int = 0) -> None:
-        """Note a record: RUN, shape (r,); nbytes: of its readings."""
+    def add(self, number: int, upto: Mapping[int, int], now_s: float, nbytes: int) -> None:
+        """Note a record: by session the number behind its last reading; nbytes: of its readings.
+
+        The numbers of a session ascend; of one without a reading they say nothing.
+        """
         if self._came and self._came[-1].nbytes + nbytes > STRETCH_BYTES:
             self._came[-1].is_full = True
         stretch = self._newest(self._came, number, now_s)
         stretch.nbytes += nbytes
-        is_of_readings = runs["kind"] == RunKind.READINGS
-        sessions = runs["session"].tolist()
-        for session in sessions:
-            if session not in stretch.upto:
-                self._pin(session)
-                stretch.upto[session] = 0
-        # The numbers of a session ascend.
-        ends = np.where(is_of_readings, runs["first"] + runs["count"], 0).tolist()
-        if is_of_readings.all():
-            stretch.upto.update(zip(sessions, ends, strict=True))
-        else:
-            for session, end in zip(sessions, ends, strict=True):
-                stretch.upto[session] = max(stretch.upto[session], end)
+        self._hold(stretch, upto.keys())
+        if nbytes:
+            stretch.upto.update(upto)
 
     def _newest(self, stretches: deque[_Stretch], number: int, now_s: float) -> _Stretch:
         newest = stretches[-1] if stretches else None
@@ -138,13 +128,10 @@ class Stretches:
         newest.last = number
         return newest
 
-    def _note(self, stretch: _Stretch, session: int, upto: int) -> None:
-        before = stretch.upto.get(session)
-        if before is None:
+    def _hold(self, stretch: _Stretch, sessions: Set[int]) -> None:
+        for session in sessions - stretch.upto.keys():
             self._pin(session)
-            stretch.upto[session] = upto
-        elif upto > before:
-            stretch.upto[session] = upto
+            stretch.upto[session] = 0
 
     def _pin(self, session: int) -> None:
         self._private += is_private(session) and session not in self._pinned

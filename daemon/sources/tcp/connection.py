@@ -267,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
         assert self._gather is not None
         readings, self._carried = self._gather.take(nbytes, self.column, self.next_record)
         self.next_record += readings
-        if nbytes >= FAST and self._gather.has_enough:
+        if nbytes >= FAST and self._gather.has_enough(nbytes):
             self._give_way()
 
     def _give_way(self) -> None:

@@ -66,16 +66,13 @@ class Desync:
 
     def note(self, block: ClosedBlock) -> None:
         """Take note of closed triggers and late readings."""
-        late = block.late
         if block.triggers:
-            self._begin(int(block.ledger["run"][-1]))
-        if len(late):  # readings of the run before still come for a while
-            late = late[block.revised["run"][block.late_of] == self._run]
-        newest = slice(-self.most, None)
+            self._begin(int(block.ledger["run"].max()))
+        # Readings, and triggers, of the run before still come for a while.
+        newest = np.flatnonzero(block.ledger["run"] == self._run)[-self.most :]
+        late = block.late[block.revised["run"][block.late_of] == self._run]
         times = np.where(block.present[newest], tame(block.readings["time_ns"][newest]), NONE)
-        self._closed.append(
-            _Closed(block.ledger["trigger"][newest].copy(), times, late[-self.most * self._instruments :])
-        )
+        self._closed.append(_Closed(block.ledger["trigger"][newest], times, late[-self.most * self._instruments :]))
         self._waiting += len(self._closed[-1])
         while self._waiting > self.most * self._instruments and len(self._closed) > 1:
             self._waiting -= len(self._closed.popleft())

@@ -14,7 +14,8 @@ SECOND = 1_000_000_000
 @given(st.lists(st.floats(0.011, 100_000), min_size=1, max_size=200))
 def test_percentiles_are_those_of_the_values_within_a_bucket(values: list[float]) -> None:
     latencies = Latencies()
-    latencies.add(np.array(values), np.ones(len(values), np.int64), 5 * SECOND)
+    for value in values:
+        latencies.add(value, 1, 5 * SECOND)
     latency = latencies.latency(5 * SECOND)
     assert latency.max == max(values)
     for found, percent in ((latency.p50, 50), (latency.p99, 99)):
@@ -25,19 +26,20 @@ def test_percentiles_are_those_of_the_values_within_a_bucket(values: list[float]
 
 def test_what_is_older_than_ten_seconds_is_forgotten() -> None:
     latencies = Latencies()
-    latencies.add(np.array([50.0]), np.array([1]), 3 * SECOND)
-    latencies.add(np.array([1.0]), np.array([1]), 9 * SECOND)
+    latencies.add(50.0, 1, 3 * SECOND)
+    latencies.add(1.0, 1, 9 * SECOND)
     assert latencies.latency(12 * SECOND).max == 50.0
     assert latencies.latency(13 * SECOND).max == 1.0
     assert latencies.latency(30 * SECOND) == Latency(p50=None, p99=None, max=None)
-    latencies.add(np.array([2.0]), np.array([1]), 33 * SECOND)
+    latencies.add(2.0, 1, 33 * SECOND)
     assert latencies.latency(33 * SECOND).max == 2.0
 
 
 @pytest.mark.parametrize(("slow", "of", "is_slow"), [(9, 100, False), (11, 100, True), (4, 9, False), (5, 9, True)])
 def test_no_single_slow_commit_moves_the_tail(slow: int, of: int, is_slow: bool) -> None:
     latencies = Latencies()
-    latencies.add(np.array([900.0, 2.0]), np.array([slow, of - slow]), SECOND)
+    latencies.add(900.0, slow, SECOND)
+    latencies.add(2.0, of - slow, SECOND)
     latency = latencies.latency(SECOND)
     assert latency.tail is not None
     assert (latency.tail > 100, latency.is_p99_known, latency.max) == (is_slow, False, 900.0)
@@ -45,7 +47,8 @@ def test_no_single_slow_commit_moves_the_tail(slow: int, of: int, is_slow: bool)
 
 def test_a_thousand_samples_have_a_p99() -> None:
     latencies = Latencies()
-    latencies.add(np.array([900.0, 2.0]), np.array([9, 991]), SECOND)
+    latencies.add(900.0, 9, SECOND)
+    latencies.add(2.0, 991, SECOND)
     latency = latencies.latency(SECOND)
     assert latency.is_p99_known
     assert latency.tail == latency.p99 == pytest.approx(2.0, rel=0.03)
@@ -53,8 +56,9 @@ def test_a_thousand_samples_have_a_p99() -> None:
 
 def test_buckets_for_prometheus_count_everything() -> None:
     latencies = Latencies()
-    latencies.add(np.array([0.1, 1.0, 1.1, 1e6]), np.array([1, 2, 3, 4]), SECOND)
-    assert latencies.buckets.sum() == latencies.total == 10
+    for count, value in enumerate((0.1, 1.0, 1.1, 1e6), 1):
+        latencies.add(value, count, SECOND)
+    assert latencies.buckets.sum() == latencies.fine.sum() == 10
     assert latencies.buckets[BOUNDS_MS.index(1.0)] == 2
     assert latencies.buckets[-1] == 4
     assert latencies.sum_ms == pytest.approx(0.1 + 2 + 3.3 + 4e6)

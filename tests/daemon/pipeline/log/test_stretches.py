@@ -2,11 +2,8 @@
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from daemon.pipeline.log import RUN, RunKind, Stretches
+from daemon.pipeline.log import Stretches
 from daemon.pipeline.log.stretches import STRETCH_S
-from schemas.readings import Array
 from schemas.sessions import PRIVATE
 
 
@@ -22,10 +19,6 @@ class Closing:
         return all(self.settled.get(session, 0) >= number for session, number in upto.items())
 
 
-def of(session: int, first: int, count: int, kind: RunKind = RunKind.READINGS) -> Array:
-    return np.array([(session, first, count, kind)], RUN)
-
-
 def gone(stretches: Stretches, upto: int) -> None:
     """The records up to this one were written, and are on the disk no more."""
     stretches.gone(upto, tried=upto, skipped=0)
@@ -33,7 +26,7 @@ def gone(stretches: Stretches, upto: int) -> None:
 
 def test_a_record_is_safe_once_the_block_that_settles_it_is() -> None:
     stretches, closing = Stretches((), 0), Closing()
-    stretches.add(1, of(7, 0, 5), 0.0)
+    stretches.add(1, {7: 5}, 0.0, 280)
     assert stretches.safe(closing) == 0
     closing.last_block, closing.settled = 3, {7: 4}
     assert stretches.safe(closing) == 0
@@ -48,9 +41,9 @@ def test_a_record_is_safe_once_the_block_that_settles_it_is() -> None:
 
 def test_records_of_a_moment_are_safe_together_and_in_order() -> None:
     stretches, closing = Stretches((), 0), Closing(last_block=1, safe_upto=1)
-    stretches.add(1, of(7, 0, 5), 0.0)
-    stretches.add(2, of(8, 0, 5), STRETCH_S / 2)
-    stretches.add(3, of(7, 5, 5), STRETCH_S)
+    stretches.add(1, {7: 5}, 0.0, 280)
+    stretches.add(2, {8: 5}, STRETCH_S / 2, 280)
+    stretches.add(3, {7: 10}, STRETCH_S, 280)
     closing.settled = {7: 10}
     assert stretches.safe(closing) == 0, "what is before it is not safe"
     closing.settled = {7: 5, 8: 5}
@@ -61,7 +54,7 @@ def test_records_of_a_moment_are_safe_together_and_in_order() -> None:
 
 def test_a_session_is_pinned_until_its_records_are_gone_from_the_disk() -> None:
     stretches, closing = Stretches((), 0), Closing(last_block=1, safe_upto=1, settled={7: 5})
-    stretches.add(1, of(7, 0, 5), 0.0)
+    stretches.add(1, {7: 5}, 0.0, 280)
     assert stretches.safe(closing) == 1
     assert 7 in stretches
     gone(stretches, 1)
@@ -71,8 +64,8 @@ def test_a_session_is_pinned_until_its_records_are_gone_from_the_disk() -> None:
 
 def test_what_was_never_written_is_gone_when_it_is_skipped() -> None:
     stretches, closing = Stretches((), 0), Closing(last_block=1, safe_upto=1, settled={7: 10})
-    stretches.add(1, of(7, 0, 5), 0.0)
-    stretches.add(2, of(7, 5, 5), 1.0)
+    stretches.add(1, {7: 5}, 0.0, 280)
+    stretches.add(2, {7: 10}, 1.0, 280)
     assert stretches.safe(closing) == 2
     stretches.gone(0, tried=0, skipped=1)
     assert 7 in stretches
@@ -83,7 +76,7 @@ def test_what_was_never_written_is_gone_when_it_is_skipped() -> None:
 def test_what_an_earlier_process_left_is_pinned_until_all_of_it_was_read() -> None:
     stretches = Stretches([7, 8], 10)
     closing = Closing(last_block=1, safe_upto=1, settled={7: 5, 9: 1})
-    stretches.add(11, of(9, 0, 1), 0.0)
+    stretches.add(11, {9: 1}, 0.0, 56)
     stretches.read(10, [(7, 5)], 0.0)
     assert stretches.safe(closing) == 10
     assert stretches.safe(closing) == 0, "of what came, nothing before all was read"
@@ -96,9 +89,9 @@ def test_what_an_earlier_process_left_is_pinned_until_all_of_it_was_read() -> No
 
 def test_private_sessions_are_counted_apart() -> None:
     stretches = Stretches((), 0)
-    stretches.add(1, of(PRIVATE | 1, 0, 5), 0.0)
-    stretches.add(2, of(7, 0, 5), 0.0)
-    stretches.add(3, of(7, 0, 0, RunKind.JOINED), 1.0)
+    stretches.add(1, {PRIVATE | 1: 5}, 0.0, 280)
+    stretches.add(2, {7: 5}, 0.0, 280)
+    stretches.add(3, {7: 0}, 1.0, 0)
     assert (stretches.count(private=True), stretches.count(private=False)) == (1, 1)
 
 
@@ -107,13 +100,13 @@ def test_beginning_again_leaves_all_to_be_read_once_more() -> None:
     stretches, closing = Stretches([6], 2), Closing(last_block=1, safe_upto=1, settled={5: 1, 6: 5, 7: 5, 8: 5})
     stretches.read(2, [(6, 5)], 0.0)
     stretches.end_reading()
-    stretches.add(3, of(7, 0, 5), 0.0)
-    stretches.add(4, of(8, 0, 9), 1.0)
+    stretches.add(3, {7: 5}, 0.0, 280)
+    stretches.add(4, {8: 9}, 1.0, 504)
     assert stretches.safe(closing) == 3
     stretches.begin_again(4)
     assert all(session in stretches for session in (6, 7, 8)), "two are leaving, and one is unread"
     assert stretches.safe(closing) == 0
-    stretches.add(5, of(5, 0, 1), 2.0)
+    stretches.add(5, {5: 1}, 2.0, 56)
     stretches.read(4, [(8, 9)], 2.0)
     closing.settled[8] = 9
     assert stretches.safe(closing) == 4

@@ -76,7 +76,7 @@ class Surveyed(Survey):
 def settled(journal: int, **changes: Any) -> JournalPosition:
     """A database that says: of one sender all below 12 is settled, of the other all below 2."""
     sessions = np.array([(SENDER, 12, 14, 1), (OTHER, 2, 2, 1)], SESSION)
-    state = DurableState(sessions).encode()
+    state = DurableState(sessions).encoded
     return JournalPosition(**{"sequence": 9, "journal": journal, "state": state, **changes})
 
 
@@ -107,7 +107,7 @@ async def test_what_the_database_says_is_settled_is_not_counted(loaded: LoadedCo
 async def test_nothing_is_said_of_a_log_that_is_settled_or_not_there(
     loaded: LoadedConfig, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    everything = DurableState(np.array([(SENDER, 15, 15, 1), (OTHER, 3, 3, 1)], SESSION)).encode()
+    everything = DurableState(np.array([(SENDER, 15, 15, 1), (OTHER, 3, 3, 1)], SESSION)).encoded
     journal = journal_of(loaded)
     found = await Surveyed(loaded, settled(journal.id, state=everything)).found()
     assert (found.received, "wait in the journal" in shown(capsys, found)) == (0, False)

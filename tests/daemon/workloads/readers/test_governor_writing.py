@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 
 from daemon.core.monitoring.metrics import Latencies
@@ -19,7 +18,7 @@ class Scene:
 
     def commits(self, latency_ms: float, count: int = 100, group: str = "bpm") -> None:
         latencies = self._groups.setdefault(group, Latencies())
-        latencies.add(np.array([latency_ms]), np.array([count]), self.second * SECOND_NS)
+        latencies.add(latency_ms, count, self.second * SECOND_NS)
 
     def look(self) -> Seen:
         self.second += 1
