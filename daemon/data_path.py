@@ -224,6 +224,7 @@ class DataPath:
                 availability_changed=availability_changed,
                 superseded=partial(self._superseded, section.name),
                 kept=self.intakes[section.name].as_kept,
+                losses=self.intakes[section.name].losses,
             )
         for name, pipeline in self.pipelines.items():
             intake = self.intakes[name]

@@ -11,6 +11,7 @@ from daemon.core.words import utc
 from daemon.pipeline.closed_blocks import words_of
 from daemon.pipeline.dead_letters import Letter, Outcome
 from daemon.pipeline.files import Amount
+from daemon.pipeline.losses import Losses
 from schemas.batch import Durability
 from schemas.readings import Array
 
@@ -136,6 +137,22 @@ class Announcements:
             self._warning(f"{text} stay in the journal, and are committed after the next start")
         else:
             self._error(f"{text} are not in the database; TCP senders that ask for acknowledgements still have theirs")
+
+    def refused_early(self, reason: str) -> None:
+        """Readings are refused before there is a pipeline: said once of each reason."""
+        self._warning(f"readings are refused ({reason}), since the database cannot be used yet; the status counts them")
+
+    def never_counted(self, losses: Losses, unsynced: int) -> None:
+        """Report what no later process knows of. unsynced: readings that are not in the log either."""
+        if unsynced:
+            self._events.error(
+                f"group {self._group}: {unsynced} readings that came since the start are not in the journal, and"
+                " nowhere else; TCP senders that ask for acknowledgements still have theirs"
+            )
+        found = [f"{count} refused ({reason})" for reason, count in losses.dropped.items() if count]
+        found += [f"{count} lost on their way ({reason})" for reason, count in losses.lost.items() if count]
+        if found:
+            self._warning(f"of readings since the start, while the database did not answer: {', '.join(found)}")
 
     def left_unwritten(self, readings: int) -> None:
         """So many readings are not in the journal at the end, and may be lost by the database, or not be there yet."""

@@ -3,7 +3,7 @@
 from collections.abc import Container
 
 from daemon.pipeline.assembly import Assembly, Receipts, ReportAssembly, Runs
-from daemon.pipeline.assembly.reading_set import ReadingSet
+from daemon.pipeline.assembly.outcomes import ReadingSet
 from daemon.pipeline.assembly.sessions import Sessions
 from daemon.pipeline.recovery import Recalled
 from schemas.config import Config

@@ -13,7 +13,7 @@ from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.assembly import Origin
 from daemon.pipeline.intake import Intake
-from daemon.pipeline.intake.columns import NOBODY
+from daemon.pipeline.intake.connections import NOBODY
 
 __all__ = ["BUFFER", "NOBODY", "READ_MOST", "WAIT_S", "Gather"]
 

@@ -33,6 +33,9 @@ from schemas.config import Config
 from schemas.readings import Array, InstrumentGroup
 from schemas.retention import Period
 
+LOOK_AT_REST_NS = 1_000_000_000
+"""Time between two looks at the instruments of a group of which nothing came meanwhile."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Behind:
@@ -63,7 +66,7 @@ class Pipeline:
 
     availability_changed: called when the store goes away or comes back, as commits show it.
     superseded: called when the store is at the position of another journal: this process can commit nothing more.
-    kept: the log that has all that comes, until the database does; None where none is kept.
+    kept: the log that has all that comes, until the database does; None where none is kept. losses: those before it.
     instruments: how each instrument is. letters: its dead letters, as operators deal with them. dropped: what of the
     group was dropped by retention. heard_s: when an earlier process heard a session last, UTC; 0 where none is known.
     begins_again: whether it has forgotten what came, and reads it from the log. lost_of: by session, from which number
@@ -85,6 +88,7 @@ class Pipeline:
         availability_changed: Callable[[], None] = lambda: None,
         superseded: Callable[[OtherJournal], None] = lambda error: None,
         kept: Kept | None = None,
+        losses: Losses | None = None,
     ) -> None:
         self.group = group
         self._config = config
@@ -98,7 +102,7 @@ class Pipeline:
         self._announcements = Announcements(group.name, events, reports=group.reports)
         self._announcements.remember(recovered.recalled.history)
         self.heard_s = int(recovered.recalled.state.sessions["seen_s"].max(initial=0))
-        self._losses = Losses()
+        self._losses = losses or Losses()
         if recovered.lost:
             self.note_lost(recovered.lost, "database")
             self._announcements.lost_at_start()
@@ -112,6 +116,7 @@ class Pipeline:
         self._carried, self._again = AssemblyCounts(), AssemblyCounts()  # counted before; of that, again
         self._is_known = False  # what goes through was counted before
         self._holds_back = False
+        self._has_moved, self._looked_ns = True, 0
         self._on_settled: list[Callable[[], None]] = []
         self._on_full: list[Callable[[bool], None]] = []
         self._dead_letters = recovered.dead_letters
@@ -334,10 +339,6 @@ class Pipeline:
         if self._kept is not None:
             self.hold_back(self._kept.is_full)
 
-    def drop(self, reason: str, count: int) -> None:
-        """Count readings that a source had to throw away."""
-        self._losses.drop(reason, count)
-
     @property
     def wanted(self) -> int:
         """How many readings the fullest open trigger still lacks: with fewer, nothing can become complete."""
@@ -360,6 +361,7 @@ class Pipeline:
 
     def hear(self, instruments: Array) -> None:
         """Take note of instruments, by number, whose readings only the log has by now: shape (n,)."""
+        self._has_moved = True
         self.instruments.hear(instruments[instruments < self.group.size], self._now().monotonic_ns)
 
     def hold_back(self, is_held: bool) -> None:
@@ -458,14 +460,18 @@ class Pipeline:
     @fail_stop()
     def look(self) -> None:
         """Look after the instruments, a few times a second: report which fell silent, and which are out of step."""
-        self.instruments.look(self._assembly.in_hand(self.instruments.in_hand_most), self._now().monotonic_ns)
-        self._handle(self._assembly.tell_sessions(self._now()))
-        self._assembly.sessions.tidy(self._now())
+        now = self._now()
+        if not self._has_moved and now.monotonic_ns < self._looked_ns + LOOK_AT_REST_NS:
+            return
+        self._has_moved, self._looked_ns = False, now.monotonic_ns
+        self.instruments.look(self._assembly.in_hand(self.instruments.in_hand_most), now.monotonic_ns)
+        self._handle(self._assembly.tell_sessions(now), has_moved=False)
+        self._assembly.sessions.tidy(now)
         is_full = self._dead_letters.room <= 0
         self._assembly.let_set_aside(not is_full)
         counts = self._counts()
         self._announcements.no_room_aside(counts.refused.get("no_room_aside", 0), is_full=is_full)
-        self._losses.note_skipped(counts.skipped, self._now())
+        self._losses.note_skipped(counts.skipped, now)
 
     def ended(self, epoch: int) -> int | None:
         """The run of an epoch that is over: it can be announced no more. None of any other."""
@@ -544,7 +550,8 @@ class Pipeline:
 
     # --- from part to part --------------------------------------------------------------------------------------
 
-    def _handle(self, blocks: Sequence[ClosedBlock], *, rearm: bool = True) -> None:
+    def _handle(self, blocks: Sequence[ClosedBlock], *, rearm: bool = True, has_moved: bool = True) -> None:
+        self._has_moved |= has_moved or bool(blocks)
         if blocks:
             if not self._is_known:
                 self.instruments.note(blocks, self._now().monotonic_ns)

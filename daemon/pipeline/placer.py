@@ -7,7 +7,7 @@ import numpy as np
 
 from backends.columns.filling import readings_in
 from daemon.core.outside import Clock
-from daemon.pipeline.assembly.reading_set import ReadingSet
+from daemon.pipeline.assembly.outcomes import ReadingSet
 from daemon.pipeline.backlog import Waiting
 from daemon.pipeline.closed_blocks import merge
 from daemon.pipeline.dropped import DroppedPeriods

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from daemon.core.outside.clock import Instant
-from daemon.pipeline.assembly.closing import close_slots
-from daemon.pipeline.assembly.pool import Pool
+from daemon.pipeline.assembly.pool import Pool, close_slots
 from daemon.pipeline.assembly.progress import ONE_MOMENT_NS
 from daemon.pipeline.assembly.window import are_wide, missing_in, note_late
 from schemas.batch import Aside, ClosedBlock

@@ -214,6 +214,7 @@ class SimulatedDaemon:
             clock=self._outside.clock,
             superseded=self._give_up,
             kept=intake.as_kept,
+            losses=intake.losses,
         )
         self._watch_sessions(pipeline)
         self._watch_discards(pipeline)

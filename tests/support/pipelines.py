@@ -114,6 +114,7 @@ def pipeline_of(
         events=events,
         clock=REAL.clock,
         kept=intake.as_kept,
+        losses=intake.losses,
     )
     if risk_ms is not None:
         pipeline.note_risk(risk_ms)

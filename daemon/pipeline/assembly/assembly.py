@@ -1,17 +1,16 @@
 """Assembly of one group: blocks of readings in, closed blocks out."""
 
 from collections.abc import Container, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from daemon.core.outside.clock import Instant
-from daemon.pipeline.assembly.in_hand import InHand
 from daemon.pipeline.assembly.open_runs import OpenRuns
 from daemon.pipeline.assembly.origin import Origin
-from daemon.pipeline.assembly.outcomes import AssemblyCounts
+from daemon.pipeline.assembly.outcomes import AssemblyCounts, ReadingSet
 from daemon.pipeline.assembly.pool import FREE
 from daemon.pipeline.assembly.progress import ONE_MOMENT_NS
-from daemon.pipeline.assembly.reading_set import ReadingSet
 from daemon.pipeline.assembly.receipts import Receipts
 from daemon.pipeline.assembly.routing import Routing
 from daemon.pipeline.assembly.runs import Runs
@@ -22,6 +21,25 @@ from schemas.batch import ClosedBlock
 from schemas.readings import Array, InstrumentGroup, join
 from schemas.sessions import NO_SESSIONS
 from schemas.states import AsideReason
+
+
+@dataclass(frozen=True, kw_only=True)
+class InHand:
+    """Copies, for whoever cannot wait for a trigger to close.
+
+    run: the run under way. trigger: int64 (t,), the open triggers, ascending. times: int64 ns (t, instruments),
+    undefined where not present: bool of that shape. strays: record dtype (s,), readings held back.
+    doubles: record dtype (d,), readings refused since the last time because one with their number was there already;
+    the newest DOUBLES_KEPT.
+    """
+
+    run: int
+    trigger: Array
+    times: Array
+    present: Array
+    strays: Array
+    doubles: Array
+
 
 SLICE = 16_384
 """Readings worked on at once: enough to make numpy's fixed costs small, few enough to stay in the cache."""

@@ -8,10 +8,9 @@ with readings that came late, and a dead letter is one report.
 import numpy as np
 
 from daemon.core.outside.clock import Instant
-from daemon.pipeline.assembly.in_hand import InHand
+from daemon.pipeline.assembly.assembly import InHand
 from daemon.pipeline.assembly.origin import Origin
-from daemon.pipeline.assembly.outcomes import Outcomes
-from daemon.pipeline.assembly.reading_set import ReadingSet
+from daemon.pipeline.assembly.outcomes import Outcomes, ReadingSet
 from daemon.pipeline.assembly.receipts import Receipts
 from daemon.pipeline.assembly.sessions import Sessions
 from daemon.pipeline.assembly.window import Merged

@@ -5,13 +5,12 @@ from collections.abc import Iterable
 import numpy as np
 
 from daemon.core.outside.clock import Instant
-from daemon.pipeline.assembly.not_begun import NotBegun
-from daemon.pipeline.assembly.open_run import OpenRun
 from daemon.pipeline.assembly.open_runs import OpenRuns
 from daemon.pipeline.assembly.origin import Origin
 from daemon.pipeline.assembly.progress import NEVER, ONE_MOMENT_NS
+from daemon.pipeline.assembly.runs import OpenRun
 from daemon.pipeline.assembly.screen import Screen
-from daemon.pipeline.assembly.strays import Move, Stray, Strays, Verdict
+from daemon.pipeline.assembly.strays import Move, NotBegun, Stray, Strays, Verdict
 from daemon.pipeline.assembly.triggers import Triggers
 from schemas.batch import ClosedBlock
 from schemas.readings import Array, InstrumentGroup

@@ -6,9 +6,8 @@ import numpy as np
 
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly.origin import Origin
-from daemon.pipeline.assembly.outcomes import Outcomes
+from daemon.pipeline.assembly.outcomes import Outcomes, ReadingSet
 from daemon.pipeline.assembly.progress import MOST_TRIGGER
-from daemon.pipeline.assembly.reading_set import ReadingSet
 from daemon.pipeline.assembly.strays import Stray
 from schemas.readings import Array, InstrumentGroup
 

@@ -5,15 +5,12 @@ from dataclasses import replace
 import numpy as np
 
 from daemon.core.outside.clock import Instant
-from daemon.pipeline.assembly.closing import close_slots
-from daemon.pipeline.assembly.in_hand import DOUBLES_KEPT
-from daemon.pipeline.assembly.open_run import OpenRun
 from daemon.pipeline.assembly.open_runs import OpenRuns
 from daemon.pipeline.assembly.origin import Origin
-from daemon.pipeline.assembly.outcomes import Outcomes
-from daemon.pipeline.assembly.pool import Pool
-from daemon.pipeline.assembly.reading_set import ReadingSet
+from daemon.pipeline.assembly.outcomes import Outcomes, ReadingSet
+from daemon.pipeline.assembly.pool import Pool, close_slots
 from daemon.pipeline.assembly.receipts import Receipts
+from daemon.pipeline.assembly.runs import OpenRun
 from daemon.pipeline.assembly.sessions import Sessions
 from daemon.pipeline.assembly.window import CLOSED, UNKNOWN
 from schemas.batch import ClosedBlock
@@ -24,6 +21,8 @@ COUNTS_EVERY_NS = 1_000_000_000
 COUNTS_MOST = 2048
 """Ledger rows that changed by nothing but doubles are given out so often, and so many at once: a sender that goes round
 and round over thousands of closed triggers would else have them written faster than a database can."""
+
+DOUBLES_KEPT = 1024
 
 NO_SLOTS = np.empty(0, np.intp)
 

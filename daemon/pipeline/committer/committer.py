@@ -17,11 +17,9 @@ from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.backlog import Backlog, Waiting
 from daemon.pipeline.closed_blocks import nothing_of
-from daemon.pipeline.committer.account import Account, CommitCounts
-from daemon.pipeline.committer.attempts import Attempts
 from daemon.pipeline.committer.letters import Discarded, LettersOfBlocks
 from daemon.pipeline.committer.rejected import BlockPart, RejectedParts
-from daemon.pipeline.committer.transactions import Transactions
+from daemon.pipeline.committer.transactions import Account, Attempts, CommitCounts, Transactions
 from daemon.pipeline.dead_letters import DeadLetters, Reason
 from daemon.pipeline.dropped import DroppedPeriods
 from daemon.pipeline.files import Amount

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from daemon.pipeline.assembly.reading_set import ReadingSet
+from daemon.pipeline.assembly.outcomes import ReadingSet
 from daemon.pipeline.backlog import Waiting
 from daemon.pipeline.closed_blocks import ASIDE, aside_parts
-from daemon.pipeline.committer.attempts import Attempts
+from daemon.pipeline.committer.transactions import Attempts
 from daemon.pipeline.dead_letters import DeadLetters, Letter, Reason
 from daemon.pipeline.placing import to_place, without
 from schemas.batch import ClosedBlock

@@ -14,13 +14,10 @@ from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.announced import AnnouncedRuns
 from daemon.pipeline.announcements import Announcements
 from daemon.pipeline.assembly import MOST_SESSIONS, Joined, Origin
-from daemon.pipeline.intake.catching_up import CatchingUp
-from daemon.pipeline.intake.columns import NOBODY, Columns
-from daemon.pipeline.intake.early_losses import EarlyLosses
+from daemon.pipeline.intake.connections import NOBODY, Columns, Subscriber
 from daemon.pipeline.intake.receipt_times import ReceiptTimes
-from daemon.pipeline.intake.replay import Replay
+from daemon.pipeline.intake.replay import CatchingUp, Replay
 from daemon.pipeline.intake.streams import Stream, Streams
-from daemon.pipeline.intake.subscriber import Subscriber
 from daemon.pipeline.log import (
     RUN,
     Kept,
@@ -31,6 +28,7 @@ from daemon.pipeline.log import (
     RunKind,
     Stretches,
 )
+from daemon.pipeline.losses import Losses
 from daemon.pipeline.pipeline import Pipeline
 from schemas.batch import JournalPosition
 from schemas.config import Config
@@ -95,7 +93,7 @@ class Intake:
         )
         self._done = np.zeros(0, np.int64)  # by column, before there is a pipeline
         self._subscribers: list[Subscriber] = []
-        self.early = EarlyLosses(group.name, events)
+        self.losses = Losses()
         self._is_full = False
         self._looked_ns = 0
         self._problem: str | None = None
@@ -118,7 +116,7 @@ class Intake:
         if self._keeper is not None:
             await self._keeper.end()
         if self._counting is None:
-            self.early.end(self.unsynced)
+            self._announcements.never_counted(self.losses, self.unsynced)
         elif self.unsynced:
             self._announcements.left_unwritten(self.unsynced)
 
@@ -173,17 +171,13 @@ class Intake:
 
     def drop(self, reason: str, count: int) -> None:
         """Count readings that a source had to throw away."""
-        if self._counting is None:
-            self.early.drop(reason, count)
-        else:
-            self._counting.drop(reason, count)
+        if self._counting is None and reason not in self.losses.dropped:
+            self._announcements.refused_early(reason)
+        self.losses.drop(reason, count)
 
     def note_lost(self, readings: int, reason: str) -> None:
         """Count readings that are proven lost on their way here."""
-        if self._counting is None:
-            self.early.lose(readings, reason)
-        else:
-            self._counting.note_lost(readings, reason)
+        self.losses.lose(readings, reason, self._now())
 
     def receive(self, block: Array, origin: Origin | None = None) -> None:
         """Take readings: record dtype, shape (n,); the block's memory may be used again afterwards.
@@ -450,7 +444,6 @@ class Intake:
     def subscribe_to(self, pipeline: Pipeline) -> None:
         """Let a pipeline tell what happens, and whether it has room; it counts from now on what goes no further."""
         self._counting = pipeline
-        self.early.hand_over(pipeline)
         pipeline.subscribe(settled=self._pipeline_settled, full=self._pipeline_full)
 
     async def begin_again(self) -> None:
@@ -500,6 +493,11 @@ class Intake:
         return 0 if self._keeper is None else self._keeper.next - 1
 
     # --- what others are told -----------------------------------------------------------------------------------
+
+    @property
+    def is_counted(self) -> bool:
+        """Tell whether a pipeline counts what comes, and what goes no further."""
+        return self._counting is not None
 
     @property
     def unsynced(self) -> int:

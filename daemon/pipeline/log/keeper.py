@@ -11,11 +11,11 @@ import contextlib
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
@@ -322,3 +322,22 @@ def _answer(future: "Future[Any]", function: Callable[[], Any]) -> None:
         future.set_result(function())
     except OSError as error:
         future.set_exception(error)
+
+
+class Kept(Protocol):
+    """The log of a group, from which a pipeline can begin again."""
+
+    @property
+    def stretches(self) -> Container[int]:
+        """Sessions of which the log may hold something."""
+
+    @property
+    def state(self) -> LogState:
+        """Return how far it is."""
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether sources have to hold back."""
+
+    def note_acknowledged(self, position: JournalPosition) -> None:
+        """The database acknowledged a commit at this position."""

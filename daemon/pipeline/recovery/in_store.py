@@ -1,12 +1,12 @@
 """What the database has of a group at the start."""
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from backends.base import Decimating, Store
+from daemon.pipeline.assembly import RUNS_MOST
 from daemon.pipeline.dead_letters.retried import position_of_letters
 from daemon.pipeline.durable_state import DurableState, runs_in
-from daemon.pipeline.recovery.history import heard_last
 from schemas.batch import JournalPosition
 from schemas.config import Config
 from schemas.ledger import own_rows
@@ -51,6 +51,11 @@ async def ask_store(store: Store, group: InstrumentGroup, config: Config) -> InS
         dropped=dropped,
         reduced=[each.period for each in account],
     )
+
+
+def heard_last(runs: Iterable[int]) -> list[int]:
+    """Return the runs of epochs that are remembered, of these in the order in which they were heard."""
+    return list(runs)[-RUNS_MOST:]
 
 
 async def _ledger_tail(store: Store, group: InstrumentGroup, most: int, runs: Collection[int]) -> Array:

@@ -1,6 +1,6 @@
 """A group as the last process left it: in the database, in the log, and in the dead letters."""
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,14 +14,14 @@ from daemon.pipeline.closed_blocks import readings_of
 from daemon.pipeline.dead_letters import DeadLetters, Found, folder_of
 from daemon.pipeline.dead_letters.at_start import read_last, read_newest
 from daemon.pipeline.durable_state import DurableState, may_have
+from daemon.pipeline.files import Amount
 from daemon.pipeline.files.acknowledged import readings_behind
 from daemon.pipeline.files.identity import read_ids
 from daemon.pipeline.log import Log, readings_in
 from daemon.pipeline.log import folder_of as log_folder_of
-from daemon.pipeline.recovery.earlier_version import refuse_earlier_version
-from daemon.pipeline.recovery.history import heard_last, history_of
-from daemon.pipeline.recovery.in_store import InStore
-from daemon.pipeline.recovery.reporting import report_dead_letters, report_lost
+from daemon.pipeline.recovery.in_store import InStore, heard_last
+from daemon.pipeline.recovery.refusing import refuse_earlier_version
+from daemon.pipeline.revising import rows_after
 from schemas.batch import ClosedBlock, JournalPosition
 from schemas.config import Config
 from schemas.readings import Array, InstrumentGroup, join
@@ -193,3 +193,47 @@ def _of_their_runs(letters: Iterable[ClosedBlock], in_store: InStore) -> list[Cl
         return all(may_have(epoch, run, own, in_store.others) for epoch, run in rows if epoch)
 
     return [block for block in letters if is_theirs(block)]
+
+
+RUNS = 2
+"""Runs remembered: right after a restart of the timing system readings still come for the run before."""
+
+
+def history_of(stored: Array, blocks: Iterable[ClosedBlock], most: int, heard: Collection[int]) -> Array:
+    """Ledger rows of the newest runs, the last `most` of each, ascending.
+
+    stored: the store's ledger tails; ledger dtype. blocks: dead letters, in order. A row that closes a trigger replaces
+    an earlier one of it; a revised one changes it, and is none where it is not there. heard: runs that are remembered
+    whatever their numbers; of a machine whose epoch is known the highest number may be that of an instrument with a
+    wrong one.
+    """
+    rows, _ = rows_after(stored, list(blocks))
+    runs = np.unique(rows["run"])
+    remembered = runs[np.isin(runs, list(heard)) | (np.arange(len(runs)) >= len(runs) - (1 if heard else RUNS))]
+    tails = [rows[rows["run"] == run][-most:] for run in remembered]
+    return np.concatenate([rows[:0], *tails])
+
+
+def report_dead_letters(group: InstrumentGroup, unreadable: list[Found], amount: Amount, events: Events) -> None:
+    """Tell what dead letters there are, and what of them cannot be read."""
+    for found in unreadable:
+        events.error(f"group {group.name}: {found.problem}")
+    if amount.blocks:
+        events.warning(
+            f"group {group.name}: {_words(group, amount)} are in the dead letters; see `triggerlog dead-letters list"
+            " FILE`"
+        )
+
+
+def _words(group: InstrumentGroup, amount: Amount) -> str:
+    return f"{amount.readings} readings" + ("" if group.reports else f" of {amount.triggers} triggers")
+
+
+def report_lost(group: str, readings: int, events: Events) -> None:
+    """Tell what the database has lost."""
+    if readings:
+        events.error(
+            f"group {group}: the database has lost {readings} readings that it had acknowledged before this start, and"
+            " neither the log nor the dead letters have them. Was it restored from a copy, is the volume of its"
+            " data not mounted, or is it another database? To put the right one in its place, stop the daemon first"
+        )

@@ -179,12 +179,14 @@ class Reporter:
     def sample(self) -> None:
         """Take the counters for the rates."""
         moment = monotonic_ns()
-        self._figures.ask("database", self.look_at_store, None)
         for intake in self._intakes.values():
             intake.look()
-        for name, pipeline in self.pipelines.items():
+        for pipeline in self.pipelines.values():
             pipeline.look()
-            rates = partial(self._rates_of, pipeline, moment)
+        found = self._figures_of_all()
+        self._figures.ask("database", partial(self._look_at_store, found), None)
+        for name, figures in found.items():
+            rates = partial(self._rates_of, name, figures, moment)
             self._current[name] = self._figures.ask(f"rates of group {name}", rates, NO_RATES)
         if moment - self._cpu_at_ns >= 1_000_000_000:
             self._cpu_at_ns, ask = moment, self._figures.ask
@@ -193,11 +195,17 @@ class Reporter:
             self._disk = ask("disk", lambda: _disk(self._state_dir, self._growth_here()), None)
             self._is_synchronised = ask("clock", clock_is_synchronised, None)
 
-    def _rates_of(self, pipeline: Pipeline, moment: int) -> GroupRates:
-        figures = pipeline.figures()
+    def _figures_of_all(self) -> dict[str, PipelineFigures]:
+        found = {
+            name: self._figures.ask(f"figures of group {name}", pipeline.figures, None)
+            for name, pipeline in self.pipelines.items()
+        }
+        return {name: figures for name, figures in found.items() if figures is not None}
+
+    def _rates_of(self, name: str, figures: PipelineFigures, moment: int) -> GroupRates:
         assembled, committed = figures.assembled, figures.committed
-        rates = self._rates.setdefault(pipeline.group.name, Rates())
-        growth = self._growths.setdefault(pipeline.group.name, Rates(over_ns=MINUTE_NS, most_ns=MINUTE_NS, enough=0))
+        rates = self._rates.setdefault(name, Rates())
+        growth = self._growths.setdefault(name, Rates(over_ns=MINUTE_NS, most_ns=MINUTE_NS, enough=0))
         return GroupRates(
             *rates.sample(
                 moment,
@@ -216,10 +224,13 @@ class Reporter:
 
     def look_at_store(self) -> None:
         """Report it when the store has gone away, or has come back."""
+        self._look_at_store(self._figures_of_all())
+
+    def _look_at_store(self, found: Mapping[str, PipelineFigures]) -> None:
         if self.state is not DaemonState.RUNNING:
             return
         moment = monotonic_ns()
-        store = self._store_status()
+        store = self._store_status(found)
         problem = store.problem
         if problem is not None and self._away_since_ns is None:
             self._away_since_ns = moment - int(store.away_s * 1e9)
@@ -229,19 +240,20 @@ class Reporter:
             self._away_since_ns = None
             self._events.info(f"the database is back after {away_s:.1f} s")
 
-    def _store_status(self) -> StoreStatus:
-        self._known_store = self._store.status(pipeline.figures() for pipeline in self.pipelines.values())
+    def _store_status(self, found: Mapping[str, PipelineFigures]) -> StoreStatus:
+        self._known_store = self._store.status(found.values())
         return self._known_store
 
     def status(self) -> Status:
         """The status now; what cannot be found out is left out, or as it was last, and `unavailable` says why."""
         self._sequence += 1
         moment, ask = monotonic_ns(), self._figures.ask
-        store = ask("status of store", self._store_status, self._known_store)
+        found = self._figures_of_all()
+        store = ask("status of store", partial(self._store_status, found), self._known_store)
         workloads = ask("status of workloads", self._workloads, WorkloadsStatus())
         groups = {
-            name: ask(f"status of group {name}", partial(self._group, pipeline, moment), None)
-            for name, pipeline in self.pipelines.items()
+            name: ask(f"status of group {name}", partial(self._group, self.pipelines[name], figures, moment), None)
+            for name, figures in found.items()
         }
         intakes = {
             name: ask(f"status of intake {name}", partial(_intake, intake), None)
@@ -282,9 +294,9 @@ class Reporter:
             clock_is_synchronised=self._is_synchronised,
         )
 
-    def _group(self, pipeline: Pipeline, moment: int) -> GroupStatus:
+    def _group(self, pipeline: Pipeline, figures: PipelineFigures, moment: int) -> GroupStatus:
         rates = self._current.get(pipeline.group.name, NO_RATES)
-        figures, instruments = pipeline.figures(), pipeline.instruments.figures(moment)
+        instruments = pipeline.instruments.figures(moment)
         return GroupStatus(
             run=figures.run,
             brief_runs=figures.brief_runs,
@@ -325,8 +337,8 @@ def _intake(intake: Intake) -> IntakeStatus | None:
     return IntakeStatus(
         waiting=intake.waiting,
         unsynced=intake.unsynced,
-        refused=dict(intake.early.refused),
-        lost=dict(intake.early.lost),
+        refused={} if intake.is_counted else dict(intake.losses.dropped),
+        lost={} if intake.is_counted else dict(intake.losses.lost),
         log_mib=log.nbytes / 2**20,
         problem=log.problem,
     )

@@ -1,6 +1,6 @@
 """How much a count grew lately, on a clock that is moved by hand."""
 
-from daemon.pipeline.lately import Lately
+from daemon.pipeline.losses import Lately
 from schemas.api.status import LATELY_S, Recent
 from tests.support.disks import StoppedClock
 

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import EPOCHS_MOST, RUNS_MOST, Assembly, Origin, Runs
-from daemon.pipeline.assembly.new_epochs import NEW_MOST
-from daemon.pipeline.assembly.not_begun import EPOCHS_OF_AN_INSTRUMENT
+from daemon.pipeline.assembly.open_runs import NEW_MOST
 from daemon.pipeline.assembly.progress import MOST_TRIGGER
-from daemon.pipeline.assembly.strays import HELD_OF_AN_INSTRUMENT
+from daemon.pipeline.assembly.strays import EPOCHS_OF_AN_INSTRUMENT, HELD_OF_AN_INSTRUMENT
 from daemon.pipeline.assembly.window import Window
 from daemon.pipeline.durable_state import DurableState
 from schemas.batch import ClosedBlock

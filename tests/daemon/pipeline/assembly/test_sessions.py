@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import Assembly, Origin, Runs
-from daemon.pipeline.assembly.reading_set import ReadingSet
+from daemon.pipeline.assembly.outcomes import ReadingSet
 from daemon.pipeline.assembly.receipts import Receipts
 from daemon.pipeline.assembly.sessions import ALL, EARLIER_MOST, EARLIER_S, MOST_SESSIONS, Sessions
 from daemon.pipeline.durable_state import DurableState

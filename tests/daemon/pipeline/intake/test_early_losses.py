@@ -76,7 +76,7 @@ async def test_that_readings_are_refused_is_logged_once(tmp_path: Path, caplog: 
     async with taking(tmp_path, FaultyDisk()) as intake:
         for _ in range(100):
             intake.drop("backlog", 5)
-        assert intake.early.refused == {"backlog": 500}
+        assert intake.losses.dropped == {"backlog": 500}
         (line,) = lines(caplog, "readings are refused (backlog)")
         assert line.startswith("group bpm: ")
 
@@ -88,11 +88,10 @@ async def test_what_was_refused_and_lost_is_the_pipelines_from_its_beginning(
         life.intake.drop("backlog", 7)
         life.intake.note_lost(4, "datagrams")
         life.intake.note_lost(-1, "datagrams")
-        assert (life.intake.early.refused, life.intake.early.lost) == ({"backlog": 7}, {"datagrams": 3})
+        assert (life.intake.losses.dropped, life.intake.losses.lost) == ({"backlog": 7}, {"datagrams": 3})
         await life.meet(new_store())
         figures = life.pipeline.figures()
         assert (figures.dropped, figures.lost_before) == ({"backlog": 7}, {"datagrams": 3})
-        assert (life.intake.early.refused, life.intake.early.lost) == ({}, {})
         life.intake.drop("backlog", 1)
         assert life.pipeline.figures().dropped == {"backlog": 8}
     assert lines(caplog, "refused") == [line for line in lines(caplog, "refused") if "are refused (backlog)" in line]

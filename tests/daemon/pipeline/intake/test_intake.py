@@ -95,6 +95,7 @@ class Life:
             events=self.events,
             clock=REAL.clock,
             kept=self.intake.as_kept,
+            losses=self.intake.losses,
         )
         if recovered.was_elsewhere:
             await self.intake.doubt()
@@ -193,7 +194,7 @@ NOTHING = np.empty(0, GROUP.record)
 
 
 async def test_a_doubt_that_cannot_be_noted_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daemon.pipeline.intake.catching_up.AGAIN_S", 0.05)
+    monkeypatch.setattr("daemon.pipeline.intake.replay.AGAIN_S", 0.05)
     log_of(tmp_path, [(1, 0, RunKind.READINGS, whole(GROUP, 1))])
     disk, events = FaultyDisk(), Events()
     intake = await open_intake(GROUP, CONFIG, tmp_path, events, outside=faulty(disk))

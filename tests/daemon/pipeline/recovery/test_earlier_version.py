@@ -8,7 +8,7 @@ import pytest
 from daemon.core.outcome import CommandFailed
 from daemon.pipeline.files.format import counted_of, encode, segment_head
 from daemon.pipeline.files.segment import path_of
-from daemon.pipeline.recovery.earlier_version import ENDING, readings_left, refuse_earlier_version
+from daemon.pipeline.recovery.refusing import ENDING, readings_left, refuse_earlier_version
 from schemas.batch import ClosedBlock
 from tests.daemon.pipeline.files.test_format import GROUP, block_of
 from tests.support.disks import REAL

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import Assembly, Runs
-from daemon.pipeline.recovery.history import history_of
+from daemon.pipeline.recovery.recovery import history_of
 from schemas.batch import ClosedBlock
 from schemas.ledger import missing_instruments
 from schemas.readings import Array

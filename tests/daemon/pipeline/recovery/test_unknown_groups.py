@@ -9,7 +9,7 @@ from daemon.core.outside import SystemDisk
 from daemon.pipeline.dead_letters import DeadLetters, Reason, folder_of
 from daemon.pipeline.files.format import counted_of
 from daemon.pipeline.log import folder_of as log_folder_of
-from daemon.pipeline.recovery.unknown_groups import refuse_unknown_groups, unknown_groups
+from daemon.pipeline.recovery.refusing import refuse_unknown_groups, unknown_groups
 from tests.daemon.pipeline.dead_letters.test_folder import take
 from tests.daemon.pipeline.files.test_format import GROUP, block_of
 from tests.daemon.pipeline.log.test_log import Opened, put

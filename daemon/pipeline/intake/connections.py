@@ -1,4 +1,7 @@
-"""The connections of an intake, by the columns of their acknowledgements."""
+"""The connections of an intake, by the columns of their acknowledgements, and what sources are told."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -63,3 +66,19 @@ class Columns:
             if mine.any() and origin.sequence[mine][-1] >= upto - 1:
                 del self.settled_upto[column]
         return block[wanted], origin[wanted]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subscriber:
+    """What a source is told.
+
+    settled: acknowledgements may have moved on. full: backpressure begins (True) or ends. flush: hand on what gathered.
+    refused: nothing more is taken, for a reason that the intake has. moved: connections have other columns from now on,
+    by those they had.
+    """
+
+    settled: Callable[[], None] = lambda: None
+    full: Callable[[bool], None] = lambda is_full: None
+    flush: Callable[[], None] = lambda: None
+    refused: Callable[[], None] = lambda: None
+    moved: Callable[[dict[int, int]], None] = lambda columns: None

@@ -9,17 +9,39 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from backends.columns.filling import readings_in
 from daemon.core.outside import Clock
 from daemon.core.supervision.fail_stop import fail_stop
-from daemon.pipeline.backlog.waiting import Waiting
 from daemon.pipeline.closed_blocks import times_in
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.files import Amount
+from daemon.pipeline.placing import Placed
 from schemas.batch import ClosedBlock
+from schemas.readings import Array
 from schemas.retention import Period, are_within, spans_of
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A block in memory.
+
+    state: sessions and runs as they are after it. put_ns: when it closed (monotonic); None where its readings were read
+    from the log. placed: what of it went where the database says, since it was taken. told: ledger rows of earlier
+    triggers, which the database may lack: what they count is true of those that it has.
+    """
+
+    number: int
+    block: ClosedBlock
+    state: DurableState
+    nbytes: int
+    readings: int
+    put_ns: int | None
+    placed: Placed | None = None
+    told: Array | None = None
+
 
 RESUME_AT = 0.5
 """Backpressure ends when the memory in use has fallen to this part of its limit; at the limit it would flutter."""
