@@ -156,7 +156,7 @@ def figures_of(
         newest=assembly.newest,
         open=assembly.open,
         assembling=assembly.held,
-        assembled=counts.copy(),
+        assembled=counts,
         waiting=backlog.waiting,
         memory_bytes=backlog.memory_bytes,
         journal_bytes=0 if log is None else log.nbytes,

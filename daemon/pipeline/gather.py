@@ -35,7 +35,7 @@ class Gather:
         self._intake = intake
         self._record = intake.group.record
         self._size = self._record.itemsize
-        self._buffer = bytearray(BUFFER)
+        self._buffer = np.zeros(BUFFER, np.uint8)  # which takes memory only where it is written
         self._view = memoryview(self._buffer)
         self._end = 0
         self._wanted = 0  # bytes that may complete a trigger

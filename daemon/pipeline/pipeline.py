@@ -537,7 +537,7 @@ class Pipeline:
     def _counts(self) -> AssemblyCounts:
         """Return what came of all readings since the start; what the log gave once more counts once."""
         if self._is_known:
-            return self._carried
+            return self._carried.copy()
         return self._carried.plus(self._assembly.counts).less(self._again)
 
     def parts(self) -> list[Part]:

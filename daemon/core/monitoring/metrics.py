@@ -1,5 +1,6 @@
 """What is measured while logging: latencies and rates, in constant memory."""
 
+from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
 
@@ -129,14 +130,14 @@ class Rates:
 
     def __init__(self, over_ns: int = 1_000_000_000, most_ns: int = 5_000_000_000, enough: int = 50) -> None:
         self._over_ns, self._most_ns, self._enough = over_ns, most_ns, enough
-        self._samples: deque[tuple[int, tuple[int, ...]]] = deque()
+        self._samples: list[tuple[int, tuple[int, ...]]] = []
 
     def sample(self, monotonic_ns: int, *counters: int) -> list[float]:
         """Take the counters now; return the growth of each, a second. The first decides what is enough."""
         samples = self._samples
         samples.append((monotonic_ns, counters))
         while len(samples) > 2 and monotonic_ns - samples[1][0] >= self._most_ns:
-            samples.popleft()
+            del samples[0]
         then, before = self._reference(monotonic_ns, counters[0])
         seconds = (monotonic_ns - then) / 1e9
         if seconds <= 0:
@@ -144,10 +145,9 @@ class Rates:
         return [(now - past) / seconds for now, past in zip(counters, before, strict=True)]
 
     def _reference(self, monotonic_ns: int, counter: int) -> tuple[int, tuple[int, ...]]:
-        for sample in reversed(self._samples):
-            if monotonic_ns - sample[0] >= self._over_ns and counter - sample[1][0] >= self._enough:
-                return sample
-        return self._samples[0]
+        old = bisect_right(self._samples, monotonic_ns - self._over_ns, key=lambda sample: sample[0])
+        far = bisect_right(self._samples, counter - self._enough, hi=old, key=lambda sample: sample[1][0])
+        return self._samples[max(0, far - 1)]
 
 
 @dataclass(slots=True)

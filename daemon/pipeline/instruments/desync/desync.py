@@ -80,7 +80,9 @@ class Desync:
     def look(self, in_hand: InHand) -> None:
         """Judge what was there at the last look, by which the others have come, and gather what is there now."""
         self._begin(in_hand.run)
-        if self._instruments < LEAST:
+        unplaced = join([in_hand.strays, in_hand.doubles])
+        is_at_rest = not self._closed and not len(in_hand.trigger) and not len(unplaced) and not len(self._pending)
+        if self._instruments < LEAST or is_at_rest:
             return
         rows = self._rows(in_hand)
         self._timeline.refer(rows)
@@ -90,7 +92,7 @@ class Desync:
         self._suspects.take(verdicts)
         # A reading is judged once, though it be seen in assembly and again when its trigger has closed.
         judged = np.concatenate([self._judged, _keys(verdicts[verdicts["kind"] != Kind.UNKNOWN])])
-        telling = self._telling(rows, join([in_hand.strays, in_hand.doubles]))
+        telling = self._telling(rows, unplaced)
         keys = _keys(telling)
         self._pending, self._judged = telling[~np.isin(keys, judged)], judged[np.isin(judged, keys)]
 
