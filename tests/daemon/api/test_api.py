@@ -359,6 +359,7 @@ async def test_what_is_refused_and_lost_before_the_database_answers_is_in_both(t
     """It was in neither, and what waited in memory alone was told to be in the log."""
     disk = FaultyDisk()
     async with served() as api:
+        api.logger.intakes["bpm"].drop("backlog", 1)
         intake = await open_intake(GROUP, CONFIG, tmp_path, api.logger.events, outside=faulty(disk))
         api.logger.intakes["bpm"] = intake
         disk.failing["create"] = OSError(errno.ENOSPC, "no space left on device")
@@ -366,7 +367,6 @@ async def test_what_is_refused_and_lost_before_the_database_answers_is_in_both(t
         intake.receive(whole(GROUP, 1, 2))
         intake.drop("backlog", 7)
         intake.note_lost(4, "datagrams")
-        api.logger.pipelines["bpm"].drop("backlog", 1)
         told = (await api.client.get("/api/v1/status")).json()["intakes"]["bpm"]
         assert told["waiting"] == told["unsynced"] == 2 * GROUP.size
         assert (told["refused"], told["lost"]) == ({"backlog": 7}, {"datagrams": 4})
