@@ -20,9 +20,8 @@ from daemon.core.outside import Outside
 from daemon.pipeline.announced import AnnouncedRuns
 from daemon.pipeline.assembly import Joined
 from daemon.pipeline.assembly.sessions import ALL
-from daemon.pipeline.closed_blocks import readings_of
+from daemon.pipeline.closed_blocks import Key, readings_of
 from daemon.pipeline.dead_letters import DeadLetters, Letter, folder_of
-from daemon.pipeline.dead_letters.marks import DISCARDED
 from daemon.pipeline.files import Amount
 from daemon.pipeline.following import Following
 from daemon.pipeline.intake import Intake, open_intake
@@ -249,22 +248,25 @@ class SimulatedDaemon:
 
     def _watch_discards(self, pipeline: Pipeline) -> None:
         letters = pipeline._dead_letters
-        discard, set_mark = letters.discard, letters._marks.set
+        discard, note = letters.discard, letters._index.note_discarded
+        discards = 0
 
-        def marked(name: str, group: int, serial: int) -> None:
+        def noted(key: Key) -> None:
             # A discard takes all that is there once it has its turn, also what was rejected while it waited; and as
-            # soon as the mark is on the disk, a daemon that dies before it has answered has thrown them away.
-            if name == DISCARDED:
+            # soon as it begins to remove them, a daemon that dies before it has answered may have thrown them away.
+            nonlocal discards
+            if letters.discards > discards:
+                discards = letters.discards
                 self._note_discarding(letters.pending)
-            set_mark(name, group, serial)
+            note(key)
 
         async def discarded() -> Amount:
-            self._note_discarding(())  # where there are none, no mark is set
+            self._note_discarding(())  # there may be none
             amount = await discard()
             self._note_discarded(amount.readings)
             return amount
 
-        letters.discard, letters._marks.set = discarded, marked  # type: ignore[method-assign]
+        letters.discard, letters._index.note_discarded = discarded, noted  # type: ignore[method-assign]
 
     @property
     def lost_commits(self) -> int | None:
@@ -357,7 +359,8 @@ def dead_letters_on(group: InstrumentGroup, drive: Drive, loop: VirtualLoop, ret
     it may be noted nowhere else.
     """
     letters = DeadLetters(folder_of(STATE, group.name), group, _reader_of(drive, loop))
-    letters.open(retried=retried)
+    letters.open()
+    letters.compare(retried)
     found: Counter[int] = Counter()
     for letter in letters.pending:
         found.update(marks_in(letters.read(letter)))

@@ -453,9 +453,9 @@ MUTANTS = (
     ),
     Mutant(
         name="remember no more dead letters than a window has triggers",
-        file="daemon/pipeline/dead_letters/at_start.py",
-        text="    first = closing[-most] if len(closing) > most else 0\n",
-        to="    first = max(0, len(by_origin) - most)\n",
+        file="daemon/pipeline/dead_letters/folder.py",
+        text="        return self._blocks_of(letters[closing[-most] if len(closing) > most else 0 :])\n",
+        to="        return self._blocks_of(letters[-most:])\n",
         plan="more-dead-letters-than-a-window-has",
         also="have two rows of a trigger that two dead letters close",
     ),
@@ -468,11 +468,11 @@ MUTANTS = (
         also="remember no more dead letters than a window has triggers",
     ),
     Mutant(
-        name="forget at a start what was discarded",
+        name="do not ask the database which dead letters it took last",
         file="daemon/pipeline/dead_letters/folder.py",
-        text="                if is_over and not letter.is_aside:\n",
-        to="                if False:\n",
-        plan="late-for-what-was-discarded-before-the-start",
+        text="        for letter in [letter for letter in self.to_retry if letter.id in ids]:\n",
+        to="        for letter in []:\n",
+        seed=200_000_000,
     ),
     Mutant(
         name="discard while a letter is being written",
@@ -488,13 +488,11 @@ MUTANTS = (
             "        async with self._turn:\n"
             "            if not self._index.pending:\n"
             "                return Amount()  # its folder may never have been made\n"
-            "            await self._mark_discarded()\n"
-            "            gone = replace(self.amount)\n"
+            "            gone, rejected = replace(self.amount), self.amount.readings - self.aside_readings\n"
         ),
         to=(
-            "        gone = replace(self.amount)\n"
+            "        gone, rejected = replace(self.amount), self.amount.readings - self.aside_readings\n"
             "        async with self._turn:\n"
-            "            await self._mark_discarded()\n"
         ),
         plan="rejected-while-a-discard-waits-for-its-turn",
     ),

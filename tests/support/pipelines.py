@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from backends.memory.store import MemoryStore
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.pipeline.announced import AnnouncedRuns
 from daemon.pipeline.assembly import Joined, Origin, Runs
-from daemon.pipeline.dead_letters import DeadLetters
+from daemon.pipeline.dead_letters import DeadLetters, Letter
+from daemon.pipeline.dead_letters.writing import Writing
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.following import Following
 from daemon.pipeline.intake import Intake, Subscriber, open_intake
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import Recalled, RecoveredGroup, ask_store, recover_group, runs_of
-from schemas.batch import Durability, JournalPosition, Layout, Stream
+from schemas.batch import ClosedBlock, Durability, JournalPosition, Layout, Stream
 from schemas.config import Config
 from schemas.ledger import ledger_dtype
 from schemas.queries import LedgerTail, WindowReadings
@@ -355,3 +357,16 @@ async def eventually(condition, what: str = "", timeout_s: float = 60) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.002)
+
+
+def letters_written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many letters are written, by each sync."""
+    written: list[int] = []
+    write = Writing.write
+
+    def counted(writing: Writing, letters: Sequence[tuple[Letter, ClosedBlock]]) -> None:
+        written.append(len(letters))
+        write(writing, letters)
+
+    monkeypatch.setattr(Writing, "write", counted)
+    return written

@@ -1,8 +1,8 @@
-"""Dead-letter segments: the journal's format, with a note before each record that tells why it is there."""
+"""Files of dead letters: segments in the log's format, with a note before each record that has the reason."""
 
-import contextlib
 import json
-import re
+import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -16,17 +16,21 @@ from daemon.pipeline.files.format import (
     BadRecord,
     check_body,
     counted,
+    decode,
     encode,
     framed,
     group_checksum,
     parse_header,
-    parse_segment_head,
 )
-from daemon.pipeline.files.segment import read as read_record
+from daemon.pipeline.files.segment import checked, head_of, paths_in
 from schemas.batch import ClosedBlock
 from schemas.readings import InstrumentGroup
 
 ENDING = ".dead"
+
+LetterId = tuple[int, int]
+
+_ID = struct.Struct("<qQ")
 
 NOTE_MAGIC = 0x4E_4C_54_89
 """The first four bytes of a note, 89 54 4C 4E. Header and checksums are those of a record; the body is JSON."""
@@ -49,67 +53,65 @@ class Reason:
         return cls(error.reason, error.detail)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, eq=False)
 class Letter:
     """A dead letter: one trigger, or what came late for one, which the database rejected; or what assembly set aside.
 
-    serial: its number in the folder; ascending, never used twice. origin: the serial that it had first: a letter that
-    has to make way for later ones is written again behind them. Both are 0 until it is kept.
-    number: of the journal's block that it was part of; journal: the id of that journal.
+    serial: its number in the folder, ascending in the order of keeping; 0 until it is kept.
     key: run and number of its trigger; of what was set aside ASIDE and the reason.
-    detail: what the database said of this one; None of a letter of an earlier version, whose reason has that in it.
-    part, parts: its place among the letters that were kept together.
-    group: checksum of the group's description. path, start, end: where its record is.
+    reason, detail: see `Reason`.
+    number: the closed block that it was part of, of those of this process; 0 where it was read from the disk.
+    group: checksum of the group's description. path, start, end: where it is; they change when its file is rewritten.
     """
 
-    serial: int
-    origin: int
-    journal: int
-    number: int
+    serial: int = 0
     key: Key
     triggers: int
     readings: int
     kept_ns: int
     reason: str
-    detail: str | None = None
-    part: int = 0
-    parts: int = 1
+    detail: str
+    number: int = 0
     group: int = 0
     path: Path = Path()
     start: int = 0
     end: int = 0
 
     @property
+    def id(self) -> LetterId:
+        """The identity under which the database notes that it has it; the same in a copy of the folder."""
+        return self.kept_ns, self.serial
+
+    @property
     def is_aside(self) -> bool:
         """Whether it holds what assembly set aside: readings of no trigger, which no database takes."""
         return self.key[0] == ASIDE
 
-    @property
-    def cause(self) -> str:
-        """What letters have in common that are there for the same reason."""
-        if self.detail is not None:
-            return self.reason
-        return re.sub(r"[0-9.]+", "0", re.sub(r" DETAIL: .*(?=\()| entry '.*' (?=for key)", " ", self.reason))
-
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a segment holds.
+    """The contents of a file.
 
-    folder: the id in its head, 0 where that is not whole. is_other: it is of a group laid out otherwise; damaged: bytes
-    of which nothing is known.
+    head: bytes before the first letter. damaged: bytes that are no whole letter. is_other: it is of a group laid out
+    otherwise. is_earlier: an earlier version wrote it, which noted elsewhere what of it was retried and discarded.
     """
 
     path: Path
     nbytes: int
-    folder: int = 0
+    head: int = 0
     letters: tuple[Letter, ...] = ()
     damaged: int = 0
     is_other: bool = False
+    is_earlier: bool = False
 
     @property
     def problem(self) -> str:
         """What of it cannot be read, and what to do, in one line."""
+        if self.is_earlier:
+            return (
+                f"{self.path} holds dead letters that an earlier version of triggerlog wrote; retry, export or discard"
+                " them with that version, or move the file away"
+            )
         if self.is_other:
             return (
                 f"{self.path} holds dead letters of other instruments or channels than the configuration has; retry or"
@@ -123,37 +125,30 @@ class Found:
 
 def encode_letter(letter: Letter, block: ClosedBlock, group: InstrumentGroup) -> list[Buffer]:
     """Lay out a letter: the note, then the record, with the serial as the number of both."""
-    about = {
-        "origin": letter.origin,
-        "journal": letter.journal,
-        "number": letter.number,
+    note = {
         "run": letter.key[0],
         "trigger": letter.key[1],
         "kept_ns": letter.kept_ns,
-        "part": letter.part,
-        "parts": letter.parts,
         "reason": letter.reason,
         "detail": letter.detail,
     }
-    return [framed(letter.serial, json.dumps(about).encode(), group, NOTE_MAGIC), *encode(letter.serial, block, group)]
+    return [framed(letter.serial, json.dumps(note).encode(), group, NOTE_MAGIC), *encode(letter.serial, block, group)]
 
 
 def scan(disk: Disk, path: Path, group: InstrumentGroup | None) -> Found:
-    """Go through a segment and check every letter; without a group, no letter is of another.
-
-    Letters that were kept together are there together, or the daemon did not go on from them: where the segment ends
-    before the last of them, none of them counts.
+    """Go through a file and check every letter; without a group, no letter is of another.
 
     Raises:
         OSError: it cannot be read.
     """
     data = Contents(disk, path)
     folder = at = 0
-    with contextlib.suppress(BadRecord):
-        head = parse_segment_head(data)
+    head = head_of(data)
+    if head is not None:
         folder, at = head.journal, head.nbytes
     letters: list[Letter] = []
-    good_until, damaged = at, 0
+    begin = good_until = at
+    damaged = 0
     while at < len(data):
         letter = _whole(path, data, at)
         if letter is None:
@@ -167,10 +162,11 @@ def scan(disk: Disk, path: Path, group: InstrumentGroup | None) -> Found:
     return Found(
         path=path,
         nbytes=len(data),
-        folder=folder,
-        letters=tuple(_together(letters)),
+        head=begin,
+        letters=tuple(letters),
         damaged=damaged,
         is_other=group is not None and any(letter.group != group_checksum(group) for letter in letters),
+        is_earlier=folder != 0,
     )
 
 
@@ -191,37 +187,45 @@ def _whole(path: Path, data: Contents, at: int) -> Letter | None:
     triggers, readings, aside = counted(body)
     return Letter(
         serial=note.sequence,
-        origin=about["origin"],
-        journal=about["journal"],
-        number=about["number"],
         key=(about["run"], about["trigger"]),
         triggers=triggers,
         readings=readings + aside,
         kept_ns=about["kept_ns"],
         reason=about["reason"],
-        detail=about.get("detail"),
-        part=about["part"],
-        parts=about["parts"],
+        detail=about["detail"] or "",
         group=note.group_checksum,
         path=path,
-        start=start,
+        start=at,
         end=end,
     )
-
-
-def _together(letters: list[Letter]) -> list[Letter]:
-    """Leave out the last ones that were kept together, if the segment ends in the middle of them."""
-    if not letters or letters[-1].part + 1 == letters[-1].parts:
-        return letters
-    first = letters[-1].serial - letters[-1].part
-    return [letter for letter in letters if letter.serial < first]
 
 
 def read(disk: Disk, letter: Letter, group: InstrumentGroup) -> ClosedBlock:
     """Read what a letter holds, checked again.
 
     Raises:
-        BadRecord: it is not whole any more.
-        OSError: the segment cannot be read.
+        BadRecord: it is not whole any more, or another one is there.
+        OSError: its file cannot be read.
     """
-    return read_record(disk, letter.path, letter.start, letter.end, group)
+    data = memoryview(disk.read(letter.path, letter.start, letter.end))
+    note = parse_header(data[: RECORD.itemsize], NOTE_MAGIC)
+    if note.sequence != letter.serial:
+        raise BadRecord("another letter is there")
+    _, body = checked(data[RECORD.itemsize + note.length :])
+    return decode(body, group)
+
+
+def pending_readings(folder: Path, disk: Disk) -> int:
+    """How many readings the letters in a folder hold; raises OSError."""
+    found = (scan(disk, path, None) for path in paths_in(disk, folder, ENDING))
+    return sum(letter.readings for each in found for letter in each.letters)
+
+
+def ids_as_bytes(letters: Iterable[Letter]) -> bytes:
+    """The identities of letters, for the database to keep with the position of a retry."""
+    return b"".join(_ID.pack(*letter.id) for letter in letters)
+
+
+def ids_in(state: bytes) -> set[LetterId]:
+    """Read them back; of anything else, none."""
+    return {(kept_ns, serial) for kept_ns, serial in _ID.iter_unpack(state)} if len(state) % _ID.size == 0 else set()

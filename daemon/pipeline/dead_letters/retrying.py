@@ -1,9 +1,9 @@
 """Retrying: the dead letters of a group are offered to the database again, each once at most.
 
-They do not go through the journal: they have a stream of their own, with a position of its own that is written in the
-same transaction. A letter whose serial is at or below it is in the database, whatever happened since. Letters are
-offered in the order in which they were kept; one that is rejected again has to make way before the position may pass it
-(`DeadLetters.move`), and is found behind the others, with its origin.
+They have a stream of their own: the transaction that commits some moves its position, which names them. They are
+removed from the disk before others are committed. So whatever a crash leaves, the position tells whether the database
+has what is still on the disk. Letters are offered in the order in which they were kept; one that is rejected again
+stays where it is.
 
 They may have lain there for long: what they say of earlier triggers is told anew by the ledger of the database.
 """
@@ -18,10 +18,10 @@ from backends.base import BatchRejected, Store, StoreError, StoreUnavailable
 from daemon.pipeline.closed_blocks import merge
 from daemon.pipeline.dead_letters.finding import find_refused
 from daemon.pipeline.dead_letters.folder import DeadLetters
-from daemon.pipeline.dead_letters.format import Letter
-from daemon.pipeline.dead_letters.retried import position_of_letters
+from daemon.pipeline.dead_letters.format import Letter, ids_as_bytes
 from daemon.pipeline.durable_state import may_have, runs_in
 from daemon.pipeline.files import Amount
+from daemon.pipeline.files.acknowledged import NOWHERE
 from daemon.pipeline.revising import find, rows_after
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.ledger import own_rows
@@ -35,6 +35,20 @@ TOGETHER = 64
 
 TURN_S = 10.0
 """A round that waits so long for a commit that is under way ends: the database is away."""
+
+
+async def position_of_letters(store: Store, group: InstrumentGroup) -> JournalPosition | None:
+    """Where the database is in the dead letters of a group; at the number 0 where it has none of them.
+
+    None where it has rows of the group and no position at all: an operator removed these, or gave the logger another
+    name, and nobody knows. Raises StoreUnavailable.
+    """
+    found = await store.position(group.name, Stream.DEAD_LETTERS)
+    if found is not None:
+        return found
+    if await store.position(group.name) is None and len(await store.ask(LedgerTail(group=group, most=1))):
+        return None
+    return NOWHERE
 
 
 @dataclass(kw_only=True)
@@ -102,7 +116,8 @@ class Retrying:
         self._store = store
         self._group = group
         self._letters = letters
-        self._account = JournalPosition(sequence=0)
+        self._follows = self._account = NOWHERE
+        self._round = 0
         self._turn = asyncio.Lock()
         self._writing = writing or asyncio.Lock()
 
@@ -135,30 +150,25 @@ class Retrying:
 
     async def _offer_all(self) -> None:
         found = await position_of_letters(self._store, self._group)
-        self.outcome.lost, again = await self._letters.put_back(found)
+        self.outcome.lost = self._letters.compare(found)
         if self.outcome.lost:
             self._tell_lost(self.outcome.lost)  # before it is noted that the database has lost it
-        self.readings -= min(self.readings, again)
-        found = found or self._account
-        is_ours = found.journal in self._letters.ids
-        # Of another folder only the account goes on.
-        self._account = replace(found, sequence=found.sequence if is_ours else 0, journal=self._letters.id)
-        # What the database had taken when its answer was lost.
-        await self._letters.committed(list(self._letters.upto(self._account.sequence)), found)
+        self._follows, self._account = found or NOWHERE, found or self._account
+        self._round = self._letters.new_round()
         await self._letters.note()
         outcome = self.outcome
         outcome.letters = sum(1 for _ in self._letters.to_retry)
-        rejected: set[int] = set()
+        rejected: set[Letter] = set()
         committed, newest = -1, 0
         # What belongs to a rejected trigger is held back; once that one is in, it may follow.
         while outcome.committed > committed:
             committed = outcome.committed
-            left = [letter for letter in self._letters.to_retry if letter.origin not in rejected]
-            newest = max([newest, *(letter.origin for letter in left)])
-            for k, _ in await find_refused(left, self._offer, TOGETHER, self._note_rejected):
-                rejected.add(left[k].origin)
+            left = [letter for letter in self._letters.to_retry if letter not in rejected]
+            newest = max([newest, *(letter.serial for letter in left)])
+            refused = await find_refused(left, self._offer, TOGETHER, self._note_rejected)
+            rejected.update(left[k] for k, _ in refused)
         # What was kept meanwhile was not offered.
-        outcome.rejected = sum(letter.origin <= newest for letter in self._letters.to_retry)
+        outcome.rejected = sum(letter.serial <= newest for letter in self._letters.to_retry)
 
     def _note_rejected(self, reason: str) -> None:
         self.outcome.rejected += 1
@@ -194,20 +204,12 @@ class Retrying:
 
     async def _commit(self, offered: Sequence[tuple[Letter, ClosedBlock]]) -> None:
         letters = [letter for letter, _ in offered]
-        # One that has made way lies behind what belongs to its trigger.
-        blocks = [block for _, block in sorted(offered, key=lambda each: each[0].origin)]
+        blocks = [block for _, block in offered]
         if not self._group.reports:
             blocks = [await self._told_anew(blocks)]
         batch = self._batch(letters, blocks)
-        mine = {letter.serial for letter in letters}
-        older = [letter for letter in self._letters.upto(letters[-1].serial) if letter.serial not in mine]
-        if older:
-            # Those before it have to make way, which is worth writing only if there is something to make it for.
-            await self._store.rehearse(batch)
-            await self._letters.move(older)
-        await self._letters.forget_failed()
         await self._store.commit(batch)
-        self._account = batch.position
+        self._follows = self._account = batch.position
         readings = sum(letter.readings for letter in letters)
         self.readings += readings
         self.outcome.committed += len(letters)
@@ -263,15 +265,16 @@ class Retrying:
             **merge(blocks).parts,
             group=self._group,
             position=JournalPosition(
-                sequence=letters[-1].serial,
+                sequence=self._follows.sequence + 1,
                 triggers=before.triggers + sum(letter.triggers for letter in letters),
                 readings=before.readings + sum(letter.readings for letter in letters),
-                journal=before.journal,
+                journal=self._round,
+                state=ids_as_bytes(letters),
             ),
             # They are removed from the disk as soon as the database has them.
             durability=Durability.SYNC,
             stream=Stream.DEAD_LETTERS,
-            follows=None,
+            follows=self._follows,
         )
 
 

@@ -1,87 +1,134 @@
-"""Writing dead letters, behind all others of their folder; all of it blocks."""
+"""The files of dead letters on the disk: letters are appended, and cut out again; all of it blocks."""
 
+import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from daemon.core.outside import Disk
 from daemon.pipeline.dead_letters.format import ENDING, Letter, encode_letter
-from daemon.pipeline.dead_letters.index import Segment
+from daemon.pipeline.dead_letters.index import Index, LetterFile
+from daemon.pipeline.files.deferred import Deferred
 from daemon.pipeline.files.format import segment_head
-from daemon.pipeline.files.identity import Identity
 from daemon.pipeline.files.segment import SegmentWriter, make_folder, path_of
 from schemas.batch import ClosedBlock
 from schemas.readings import InstrumentGroup
 
-SEGMENT_BYTES = 16 * 2**20
+FILE_BYTES = 2**20
+"""Bytes after which another file is begun: what is left of one is written again when some of its letters are gone."""
 
 
 class Writing:
-    """The segment that is written, and what failed writes have left.
+    """Writes the files of one folder, and notes in the index where its letters are."""
 
-    segments: those of the folder, which are told how long they are.
-    failed: where a write failed, and up to which byte the segment is good.
-    """
-
-    def __init__(
-        self, disk: Disk, folder: Path, group: InstrumentGroup, identity: Identity, segments: dict[Path, Segment]
-    ) -> None:
-        self.failed: dict[Path, int] = {}
+    def __init__(self, disk: Disk, folder: Path, group: InstrumentGroup) -> None:
+        self.index = Index()
         self._disk = disk
         self._folder = folder
         self._group = group
-        self._identity = identity
-        self._segments = segments
+        self._deferred = Deferred(folder)
+        self._failed: dict[Path, int] = {}  # where a write failed, and up to which byte the file is good
+        self._are_names_synced = True
         self._writer: SegmentWriter | None = None
 
-    def write(self, letters: Sequence[tuple[Letter, ClosedBlock]]) -> list[Letter]:
-        """Write letters, and return them with where they are, on the disk.
+    def sync_again(self, last: Path) -> None:
+        """Write the last file of an earlier process anew, now or as soon as the disk takes it.
+
+        It may have been killed before it had synced that; who reads the letters here relies on them.
+        """
+        self._deferred.do(partial(self._write_anew, last))
+
+    def _write_anew(self, path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):  # nothing of it was wanted any more
+            self._disk.replace(path, self._disk.read(path, 0, self._disk.size(path)))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the files hold what they should."""
+        done = self._are_names_synced and not self._failed and not self._deferred
+        return done and not any(file.gone for file in list(self.index.files.values()))
+
+    def settle(self) -> None:
+        """Make the files hold what they should: pending letters, each once. Raises OSError."""
+        self._deferred.settle()
+        for path, nbytes in list(self._failed.items()):
+            if nbytes:
+                self._disk.replace(path, self._disk.read(path, 0, nbytes))
+            else:
+                self._disk.remove(path)
+                self._are_names_synced = False
+            del self._failed[path]
+        for path, file in list(self.index.files.items()):
+            if file.gone:
+                self._cut(path, file)
+        if not self._are_names_synced:
+            self._disk.sync_folder(self._folder)
+            self._are_names_synced = True
+
+    def _cut(self, path: Path, file: LetterFile) -> None:
+        gone = sorted(file.gone, key=lambda letter: letter.start)
+        size = sum(letter.end - letter.start for letter in gone)
+        if self._writer is not None and self._writer.path == path:
+            self.end()
+        if file.nbytes - size <= file.head:
+            self._disk.remove(path)
+            del self.index.files[path]
+            self._are_names_synced = False
+            return
+        data = self._disk.read(path, 0, file.nbytes)
+        ends = [0, *(letter.end for letter in gone)]
+        starts = [*(letter.start for letter in gone), len(data)]
+        left = b"".join(data[start:end] for start, end in zip(ends, starts, strict=True))
+        try:
+            self._disk.replace(path, left)
+        except OSError:
+            if self._disk.size(path) != len(left):
+                raise
+            self._are_names_synced = False  # it has its new contents, and may not keep them
+        file.nbytes = len(left)
+        shift, serials = 0, {letter.serial for letter in gone}
+        for letter in file.letters:
+            if letter.serial in serials:
+                shift += letter.end - letter.start
+            else:
+                letter.start, letter.end = letter.start - shift, letter.end - shift
+        file.letters = [letter for letter in file.letters if letter.serial not in serials]
+        del file.gone[: len(gone)]
+
+    def write(self, letters: Sequence[tuple[Letter, ClosedBlock]]) -> None:
+        """Write letters behind all others; when it returns they are on the disk.
 
         Raises:
             OSError: they may not be there.
         """
+        self.settle()
         records = [encode_letter(letter, block, self._group) for letter, block in letters]
-        writer = self._writer_for(letters[0][0].serial, letters[-1][0].serial)
-        at, placed = writer.nbytes, []
+        writer = self._writer_for(letters[0][0].serial)
+        at = writer.nbytes
         try:
             writer.append(records)
             writer.sync()
         except OSError:
             # Whole copies may be there, and would count at the next start.
-            self.failed[writer.path] = at if writer.path in self._segments else 0
+            self._failed[writer.path] = at if writer.path in self.index.files else 0
             self.end()
             raise
+        self.index.files.setdefault(writer.path, LetterFile(nbytes=at, head=at)).nbytes = writer.nbytes
         for (letter, _), buffers in zip(letters, records, strict=True):
-            end = at + sum(len(buffer) for buffer in buffers)
-            placed.append(replace(letter, path=writer.path, start=at + len(buffers[0]), end=end))
-            at = end
-        self._segments.setdefault(writer.path, Segment(nbytes=0)).nbytes = at
-        return placed
+            letter.path, letter.start, at = writer.path, at, at + sum(len(buffer) for buffer in buffers)
+            letter.end = at
 
-    def _writer_for(self, first: int, last: int) -> SegmentWriter:
-        if self._writer is not None and self._writer.nbytes > SEGMENT_BYTES:
+    def _writer_for(self, first: int) -> SegmentWriter:
+        if self._writer is not None and self._writer.nbytes > FILE_BYTES:
             self.end()
         if self._writer is None:
             make_folder(self._disk, self._folder)
-            self._identity.choose()
-        self._identity.take(last)
-        if self._writer is None:
-            head = segment_head(self._group, self._identity.id, first - 1)
-            self._writer = SegmentWriter(self._disk, path_of(self._folder, first, ENDING), head)
+            path = path_of(self._folder, first, ENDING)
+            self._writer = SegmentWriter(self._disk, path, segment_head(self._group, 0))
         return self._writer
 
-    def end(self, path: Path | None = None) -> None:
-        """Write no more into the segment that is written, or only if it is this one."""
-        if self._writer is not None and path in (None, self._writer.path):
+    def end(self) -> None:
+        """Close the file that is being written."""
+        if self._writer is not None:
             writer, self._writer = self._writer, None
             writer.close()
-
-    def forget_failed(self) -> None:
-        """Remove the copies that failed writes left; raises OSError where they are still there."""
-        for path, nbytes in list(self.failed.items()):
-            if nbytes:
-                self._disk.replace(path, self._disk.read(path, 0, nbytes))
-            else:
-                self._disk.remove(path)
-                self._disk.sync_folder(self._folder)
-            del self.failed[path]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from backends.base import Decimating, Store
 from daemon.pipeline.assembly import RUNS_MOST
-from daemon.pipeline.dead_letters.retried import position_of_letters
+from daemon.pipeline.dead_letters import position_of_letters
 from daemon.pipeline.durable_state import DurableState, runs_in
 from schemas.batch import JournalPosition
 from schemas.config import Config

@@ -12,7 +12,6 @@ from daemon.core.outside import Disk, Outside
 from daemon.pipeline.assembly import Runs
 from daemon.pipeline.closed_blocks import readings_of
 from daemon.pipeline.dead_letters import DeadLetters, Found, folder_of
-from daemon.pipeline.dead_letters.at_start import read_last, read_newest
 from daemon.pipeline.durable_state import DurableState, may_have
 from daemon.pipeline.files import Amount
 from daemon.pipeline.files.acknowledged import readings_behind
@@ -110,18 +109,18 @@ async def recover_group(
     dead_letters = DeadLetters(folder_of(state_dir, group.name), group, outside)
     own_id = outside.rng.getrandbits(63) or 1 if log is None else log.id
 
-    def look() -> tuple[list[Found], Recalled]:
+    def look() -> tuple[list[Found], int, Recalled]:
         try:
-            unreadable = dead_letters.open(retried=in_store.retried, journal=own_id)
-            return unreadable, recall(in_store, group, config, dead_letters)
+            unreadable, lost = dead_letters.open(), dead_letters.compare(in_store.retried)
+            return unreadable, lost, recall(in_store, group, config, dead_letters)
         except OSError as error:
             raise CommandFailed(f"the dead letters cannot be used: {error}") from None
 
-    unreadable, recalled = await outside.workers.call(look)
-    lost = dead_letters.lost + (0 if log is None else max(0, _lacking(in_store, log) - in_log))
+    unreadable, lost, recalled = await outside.workers.call(look)
+    lost += 0 if log is None else max(0, _lacking(in_store, log) - in_log)
     report_lost(group.name, lost, events)
     try:
-        await dead_letters.note_found(in_store.retried)
+        await dead_letters.note()
     except OSError as error:
         events.error(
             f"group {group.name}: the dead letters cannot be written, and take nothing until they can: {error}; make"
@@ -147,8 +146,8 @@ def recall(in_store: InStore, group: InstrumentGroup, config: Config, dead_lette
     What comes late for a trigger that was rejected is to find it.
     """
     most = config.assembly.window
-    rejected = _of_their_runs(read_last(dead_letters, most), in_store)
-    letters = [readings_of(block) for block in read_newest(dead_letters, LETTERS_BYTES)]
+    rejected = _of_their_runs(dead_letters.last_blocks(most), in_store)
+    letters = [readings_of(block) for block in dead_letters.newest_blocks(LETTERS_BYTES)]
     return Recalled(
         history=history_of(in_store.tail, rejected, most, heard_last(in_store.state.runs.values())),
         state=in_store.state,

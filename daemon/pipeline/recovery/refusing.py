@@ -6,7 +6,7 @@ from pathlib import Path
 from daemon.core.outcome import CommandFailed, reason_of
 from daemon.core.outside import Disk
 from daemon.core.outside.disk import Contents
-from daemon.pipeline.dead_letters.left import pending_readings
+from daemon.pipeline.dead_letters import pending_readings
 from daemon.pipeline.files.acknowledged import read_acknowledged
 from daemon.pipeline.files.format import counted
 from daemon.pipeline.files.identity import read_ids

@@ -22,11 +22,10 @@ from daemon.core.monitoring.event_log import TAKEN, TAKING
 from daemon.core.outcome import CommandFailed, names_file
 from daemon.core.outside import SystemDisk
 from daemon.core.process.state_folder import RESTORING
+from daemon.pipeline.dead_letters.format import ENDING as LETTERS
 from daemon.pipeline.log.log import ENDING, INTAKE
 
 DEAD_LETTERS = "dead-letters"
-MOVED_BACK = ("retried", "acknowledged", "discarded")
-"""Files of dead letters that change when letters are retried or discarded."""
 
 
 def before_the_database(state_dir: Path) -> Iterator[tuple[str, int, bytes]]:
@@ -43,10 +42,10 @@ def after_the_database(state_dir: Path) -> Iterator[tuple[str, int, bytes]]:
     yield from _files(state_dir, state_dir / DEAD_LETTERS)
 
 
-def retries(state_dir: Path) -> dict[str, bytes]:
-    """Return what changes when dead letters are retried or discarded."""
+def letter_sizes(state_dir: Path) -> dict[str, int]:
+    """Return the size of each file of dead letters: it grows, or letters were retried or discarded."""
     letters = after_the_database(state_dir)
-    return {name: content for name, _, content in letters if PurePosixPath(name).name in MOVED_BACK}
+    return {name: len(content) for name, _, content in letters if name.endswith(LETTERS)}
 
 
 def contents(state_dir: Path) -> list[str]:

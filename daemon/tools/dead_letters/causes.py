@@ -27,7 +27,7 @@ def _by_cause(letters: Sequence[Letter]) -> list[list[Letter]]:
     """Letters of the same cause together, in the order of the first of each."""
     causes: dict[tuple[bool, str], list[Letter]] = {}
     for letter in letters:
-        causes.setdefault((letter.is_aside, letter.cause), []).append(letter)
+        causes.setdefault((letter.is_aside, letter.reason), []).append(letter)
     return list(causes.values())
 
 

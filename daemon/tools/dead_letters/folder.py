@@ -7,7 +7,6 @@ from pathlib import Path
 
 from daemon.core.outside import Outside
 from daemon.pipeline.dead_letters import DeadLetters, Found, Letter
-from daemon.pipeline.dead_letters.marks import Marks
 from daemon.pipeline.files.format import BadRecord
 from schemas.batch import ClosedBlock
 from schemas.readings import InstrumentGroup
@@ -62,7 +61,7 @@ class Taken:
 
 
 def read_each(letters: DeadLetters, group: InstrumentGroup, taken: Taken) -> Iterator[tuple[Letter, ClosedBlock]]:
-    """Read all that is pending, each once, where it lies by now: what is rejected again makes way for others.
+    """Read all that is pending, each once, where it lies by now: a file is written again without what is gone.
 
     taken: told what becomes of them.
 
@@ -75,24 +74,20 @@ def read_each(letters: DeadLetters, group: InstrumentGroup, taken: Taken) -> Ite
         for letter in listed:
             try:
                 block = letters.read(letter)
-            except FileNotFoundError:
+            except (FileNotFoundError, BadRecord):
                 left.append(letter)
-            except BadRecord:
-                taken.missing.append(letter)
             else:
                 taken.letters += 1
                 taken.readings += letter.readings
                 yield letter, block
         if not left:
             return
-        folder = left[0].path.parent
-        letters, _ = look(folder, group)
-        by_origin = {letter.origin: letter for letter in letters.pending}
-        marks = Marks(folder, OUTSIDE.disk)
-        marks.load()
-        gone = [letter for letter in left if letter.origin not in by_origin]
-        done = [letter for letter in gone if marks.cover(letter)]
-        taken.done += len(done)
-        taken.missing += [letter for letter in gone if letter not in done]
-        listed = [by_origin[letter.origin] for letter in left if letter.origin in by_origin]
+        letters, found = look(left[0].path.parent, group)
+        damaged = {each.path for each in found if each.damaged}
+        there = {letter.id: letter for letter in letters.pending}
+        gone = [letter for letter in left if letter.id not in there]
+        missing = [letter for letter in gone if letter.path in damaged]
+        taken.missing += missing
+        taken.done += len(gone) - len(missing)
+        listed = [there[letter.id] for letter in left if letter.id in there]
     taken.missing += listed

@@ -8,7 +8,6 @@ import pytest
 from backends.base import StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.pipeline.assembly import Origin
-from daemon.pipeline.dead_letters.at_start import read_newest
 from daemon.pipeline.pipeline import Pipeline
 from daemon.telemetry.status.reporter import NO_RATES, _readings
 from schemas.batch import Batch
@@ -40,7 +39,7 @@ async def drop_the_day(store: MemoryStore, pipeline: Pipeline) -> Period:
 
 
 def letters(pipeline: Pipeline) -> dict[int, int]:
-    asides = [block.aside for block in read_newest(pipeline._dead_letters, 2**26) if block.aside is not None]
+    asides = [block.aside for block in pipeline._dead_letters.newest_blocks(2**26) if block.aside is not None]
     reasons = np.concatenate([np.empty(0, np.uint8), *(aside.reason for aside in asides)])
     return dict(zip(*(each.tolist() for each in np.unique(reasons, return_counts=True)), strict=True))
 

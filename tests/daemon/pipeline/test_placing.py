@@ -10,7 +10,6 @@ from backends.base import BatchRejected, StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import Assembly, Origin, Runs
-from daemon.pipeline.dead_letters.at_start import read_newest
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.placing import place, with_counts, with_letters, with_rows_of
 from daemon.telemetry.status.reporter import NO_RATES, _readings
@@ -134,7 +133,7 @@ async def test_a_doubtful_reading_is_a_double_only_of_itself() -> None:
         pipeline.receive(again, Origin.of(column, 5, len(again)))
         await eventually(lambda: pipeline.acknowledged()[0][column] == 16)
         figures, left = pipeline.figures(), unaccounted(pipeline)
-        (letter,) = read_newest(pipeline._dead_letters, 2**20)
+        (letter,) = pipeline._dead_letters.newest_blocks(2**20)
     assert (figures.duplicate, figures.aside, figures.committed.triggers, left) == (10, {"doubtful": 1}, 2, 0)
     assert letter.aside is not None
     assert letter.aside.readings["top_in"] == other["top_in"]
@@ -160,7 +159,7 @@ async def test_a_time_between_two_runs_of_a_trigger_is_no_proof(since: int) -> N
         pipeline.receive(again)
         await eventually(lambda: pipeline.figures().dead_letters.blocks == 1)
         await eventually(lambda: pipeline.figures().waiting.blocks == 0)
-        (letter,) = read_newest(pipeline._dead_letters, 2**20)
+        (letter,) = pipeline._dead_letters.newest_blocks(2**20)
         assert unaccounted(pipeline) == 0
         assert pipeline.figures().duplicate == 1
     assert letter.aside is not None
@@ -389,7 +388,7 @@ async def test_what_was_late_takes_its_place_before_what_is_doubtful(tmp_path: P
     store.fail_with(None)
     async with journaling(store, GROUP, tmp_path, assembly=SMALL) as pipeline:
         await eventually(lambda: not pipeline.figures().waiting.blocks)
-        (letter,) = read_newest(pipeline._dead_letters, 2**20)
+        (letter,) = pipeline._dead_letters.newest_blocks(2**20)
         assert unaccounted(pipeline) == 0
     rows = store._groups["bpm"].everything()
     assert rows["top_in"][rows["instrument"] == 4].tolist() == real["top_in"].tolist()

@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from uuid import uuid4
 
@@ -339,12 +339,15 @@ def test_what_moves_on_while_it_is_copied_is_in_one_of_the_copies(tmp_path: Path
     }
 
 
-@pytest.mark.parametrize("name", ["retried", "acknowledged", "discarded"])
-def test_letters_that_are_retried_meanwhile_begin_it_again(tmp_path: Path, file: Path, name: str) -> None:
-    letters = tmp_path / "state/dead-letters/bpm"
-    letters.mkdir(parents=True)
+@pytest.mark.parametrize("happens", [lambda path: path.unlink(), lambda path: path.write_text("1")])
+def test_letters_that_are_retried_meanwhile_begin_it_again(
+    tmp_path: Path, file: Path, happens: Callable[[Path], object]
+) -> None:
+    letters = tmp_path / "state/dead-letters/bpm/1.dead"
+    letters.parent.mkdir(parents=True)
+    letters.write_text("12")
     with pytest.raises(SchemaChanged, match="were retried or discarded"):
-        backed_up(file, tmp_path / "b", Tools((letters / name).write_text(each) for each in "1"))
+        backed_up(file, tmp_path / "b", Tools(happens(letters) for _ in "1"))
 
 
 def test_every_section_that_names_a_schema_is_in_the_list() -> None:

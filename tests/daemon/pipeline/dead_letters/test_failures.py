@@ -12,17 +12,16 @@ from backends.memory.store import MemoryStore
 from daemon.pipeline.closed_blocks import ASIDE, aside_parts, split
 from daemon.pipeline.dead_letters import DeadLetters, Reason, Retrying
 from daemon.pipeline.files import Amount
-from schemas.batch import Aside, Batch, ClosedBlock, JournalPosition, Stream
+from schemas.batch import Aside, Batch, ClosedBlock, Stream
 from schemas.states import AsideReason
 from tests.daemon.pipeline.dead_letters.test_folder import (
     GROUP,
     REASON,
     block_of,
-    id_of,
     kept,
-    late_of,
     opened,
     take,
+    taken,
 )
 from tests.support.batches import group_of
 from tests.support.disks import REAL, FaultyDisk, faulty
@@ -44,7 +43,7 @@ def keys(letters: DeadLetters) -> list[int]:
     return [letter.key[1] for letter in letters.pending]
 
 
-async def test_a_letter_that_could_not_be_kept_comes_above_what_was_retried_meanwhile(tmp_path: Path) -> None:
+async def test_a_letter_that_could_not_be_kept_is_kept_behind_a_retry(tmp_path: Path) -> None:
     disk = FaultyDisk()
     letters = on(disk, tmp_path)
     await keep(letters, 1, block_of(1, 2))
@@ -53,15 +52,11 @@ async def test_a_letter_that_could_not_be_kept_comes_above_what_was_retried_mean
     with pytest.raises(OSError, match="input/output"):
         await letters.keep(addressed)
     disk.failing.clear()
-    # A retry goes on meanwhile: the first letter is rejected again, and makes way for the second.
-    await letters.move(letters.pending[:1])
-    await take(letters, letters.pending[:1])
-    last = letters.pending[-1]
-    await take(letters, [last])
-    retried = JournalPosition(sequence=last.serial, journal=letters.id)
+    before = letters.pending
+    await take(letters, before)
     await letters.keep(addressed)
     assert keys(letters) == [9]
-    assert keys(opened(tmp_path, retried=retried)) == [9]
+    assert keys(opened(tmp_path, taken(before))) == [9]
 
 
 @pytest.mark.parametrize("operation", ["append", "sync", "sync_folder", "create"])
@@ -89,63 +84,53 @@ async def test_a_failed_write_leaves_no_copy_that_comes_back(tmp_path: Path, ope
     assert opened(tmp_path).amount == Amount()
 
 
-async def test_a_segment_that_cannot_be_removed_does_not_end_the_committer(tmp_path: Path) -> None:
-    """It goes behind a later commit."""
+@pytest.mark.parametrize("operation", ["remove", "sync_folder", "replace"])
+async def test_what_cannot_be_removed_now_is_removed_the_next_time(tmp_path: Path, operation: str) -> None:
     disk = FaultyDisk()
     letters = on(disk, tmp_path)
-    await keep(letters, 1, block_of(1, 1))
-    await take(letters, letters.pending)
-    disk.failing["remove"] = BAD
-    letters.passed(1)
-    assert disk.calls["remove"] == 1
+    await keep(letters, 1, block_of(1, 2))
+    disk.failing[operation] = BAD
+    some = letters.pending[: 1 if operation == "replace" else 2]
+    with pytest.raises(OSError, match="input/output"):
+        await take(letters, some)
+    assert keys(letters) == [2][: 2 - len(some)]
     disk.failing.clear()
-    letters.passed(2)
-    assert list((tmp_path / "bpm").glob("*.dead")) == []
+    await letters.note()
+    assert keys(opened(tmp_path)) == keys(letters)
+    # What is left is where the index says.
+    assert len(await letters.read_all(letters.pending)) == len(letters.pending)
 
 
-async def test_a_failed_move_leaves_no_copy_of_what_is_committed_then(tmp_path: Path) -> None:
+async def test_no_letter_is_committed_while_one_that_was_is_on_the_disk(tmp_path: Path) -> None:
+    """The database tells only of those that it took last."""
     disk, store = FaultyDisk(), MemoryStore({GROUP.name: GROUP})
     letters = on(disk, tmp_path)
-    await keep(letters, 1, block_of(1, 3))
-    disk.failing["sync"] = BAD
-    with pytest.raises(OSError, match="input/output"):
-        await letters.move(letters.pending[:2])
-    # The copies are whole, and with higher serials: they would count at the next start.
-    disk.failing = {"replace": BAD}
+    await keep(letters, 1, block_of(1, 2))
     retrying = Retrying(store, GROUP, letters)
+    disk.failing["remove"] = BAD
     with pytest.raises(OSError, match="input/output"):
         await retrying.round()
-    assert await store.position(GROUP.name, Stream.DEAD_LETTERS) is None
+    before = await store.position(GROUP.name, Stream.DEAD_LETTERS)
+    with pytest.raises(OSError, match="input/output"):
+        await retrying.round()
+    assert await store.position(GROUP.name, Stream.DEAD_LETTERS) == before
+    assert opened(tmp_path, before).pending == []
     disk.failing.clear()
-    outcome = await retrying.round()
-    assert (outcome.committed, outcome.rejected) == (3, 0)
-    assert letters.amount == Amount()
-    found = await store.position(GROUP.name, Stream.DEAD_LETTERS)
-    assert found is not None
-    assert found.journal == letters.id
-    assert opened(tmp_path, retried=found).amount == Amount()
+    await keep(letters, 2, block_of(5, 1))
+    assert (await retrying.round()).committed == 1
+    assert opened(tmp_path).pending == []
 
 
-async def test_a_mark_that_is_empty_or_torn_is_only_a_hint(tmp_path: Path) -> None:
-    letters = await kept(tmp_path, (1, block_of(1, 3)))
-    first = letters.pending[0]
-    await take(letters, [first])
-    mark = tmp_path / "bpm" / "retried"
-    assert keys(opened(tmp_path)) == [2, 3]
-    for text in ("", "\0\0\0", "nonsense"):
-        mark.write_text(text)
-        assert keys(opened(tmp_path, retried=JournalPosition(sequence=first.serial, journal=letters.id))) == [2, 3]
-        assert keys(opened(tmp_path)) == [1, 2, 3]
-
-
-async def test_the_mark_is_on_the_disk_before_it_is_believed(tmp_path: Path) -> None:
+async def test_where_the_database_is_is_noted_after_its_letters_are_removed(tmp_path: Path) -> None:
+    """A note that is ahead would count them as lost."""
     disk = FaultyDisk()
     letters = on(disk, tmp_path)
     await keep(letters, 1, block_of(1, 1))
-    replaced: list[str] = []
-    disk.before = lambda operation, path: replaced.append(path.name) if operation == "replace" else None
+    done: list[str] = []
+    disk.before = lambda operation, path: done.append(f"{operation} {path.name}")
     await take(letters, letters.pending)
-    assert replaced == ["acknowledged", "retried"]
+    file, note = done.index("remove 00000000000000000001.dead"), done.index("replace acknowledged")
+    assert file < done.index("sync_folder bpm") < note
 
 
 async def test_who_looks_only_writes_nothing(tmp_path: Path) -> None:
@@ -157,48 +142,14 @@ async def test_who_looks_only_writes_nothing(tmp_path: Path) -> None:
     assert len(await letters.read_all(letters.pending)) == 2
 
 
-async def test_a_position_of_another_folder_says_nothing_of_this_one(tmp_path: Path) -> None:
-    letters = await kept(tmp_path, (1, block_of(1, 2)))
-    last = letters.pending[-1].serial
-    for other in (0, id_of(tmp_path) + 1):
-        assert keys(opened(tmp_path, retried=JournalPosition(sequence=last, journal=other))) == [1, 2]
-    assert keys(opened(tmp_path, retried=JournalPosition(sequence=last, journal=id_of(tmp_path)))) == []
-
-
 async def test_the_account_goes_on_in_a_new_folder(tmp_path: Path) -> None:
     store = MemoryStore({GROUP.name: GROUP})
     for number in (1, 2):
         letters = await kept(tmp_path / str(number), (1, block_of(10 * number, 2)))
-        for _ in range(1, number):
-            await letters.move(letters.pending)
         await Retrying(store, GROUP, letters).round()
     found = await store.position(GROUP.name, Stream.DEAD_LETTERS)
     assert found is not None
-    assert (found.journal, found.triggers, found.readings) == (letters.id, 4, 48)
-
-
-async def test_the_block_of_another_journal_is_another_block(tmp_path: Path) -> None:
-    letters = DeadLetters(tmp_path / "bpm", GROUP, REAL)
-    letters.open(journal=7)
-    await keep(letters, 5, block_of(1, 1))
-    assert letters.of_block(5) == {(1, 1)}
-    other = DeadLetters(tmp_path / "bpm", GROUP, REAL)
-    other.open(journal=8)
-    assert other.of_block(5) == set()
-    assert not other.concerns(5, block_of(1, 1))
-    assert other.concerns(6, late_of(block_of(1, 1), 0))
-
-
-async def test_no_serial_comes_again_in_a_folder_that_was_emptied(tmp_path: Path) -> None:
-    letters = await kept(tmp_path, (1, block_of(1, 2)))
-    last = letters.pending[-1].serial
-    await take(letters, letters.pending)
-    letters.passed(1)
-    (tmp_path / "bpm" / "retried").unlink()
-    assert list((tmp_path / "bpm").glob("*.dead")) == []
-    again = opened(tmp_path)
-    await keep(again, 2, block_of(3, 1))
-    assert again.pending[0].serial > last
+    assert (found.triggers, found.readings) == (4, 48)
 
 
 class WhileOthersCome(MemoryStore):
@@ -241,31 +192,28 @@ async def test_discarding_waits_for_a_retry(tmp_path: Path) -> None:
     assert await discard == Amount()
 
 
-@pytest.mark.parametrize("then", ["nothing", "a round of retrying", "another letter"])
-async def test_a_discard_that_failed_after_it_was_written_discards_nothing_later(tmp_path: Path, then: str) -> None:
-    """The file has its new name, and whether the disk keeps that is not known: the order is answered with an error."""
+@pytest.mark.parametrize("then", ["a round of retrying", "another letter", "another discard"])
+async def test_a_discard_that_failed_discards_nothing_later(tmp_path: Path, then: str) -> None:
     disk = FaultyDisk()
     letters = on(disk, tmp_path)
     await keep(letters, 1, block_of(1, 4))
-
-    def fail(operation: str, path: Path) -> None:
-        is_second = operation == "replace" and disk.calls["replace"] > before
-        if operation == "sync_folder" or (is_second and then != "nothing"):
-            raise BAD
-
-    before = disk.calls["replace"]
-    disk.before = fail
+    disk.failing["remove"] = BAD
     with pytest.raises(OSError, match="input/output"):
         await letters.discard()
-    assert keys(letters) == [1, 2, 3, 4]
-    disk.before = lambda operation, path: None
+    assert (keys(letters), letters.discarded_readings) == ([1, 2, 3, 4], 0)
+    assert letters.amount == Amount(blocks=4, triggers=4, readings=48)
+    disk.failing.clear()
     expected = [1, 2, 3, 4]
     if then == "a round of retrying":
         await letters.note()
     elif then == "another letter":
         await keep(letters, 2, block_of(9, 1))
         expected.append(9)
-    assert keys(on(FaultyDisk(), tmp_path)) == expected
+    else:
+        assert (await letters.discard()).triggers == 4
+        expected = []
+        assert letters.discarded_readings == 48
+    assert keys(letters) == keys(on(FaultyDisk(), tmp_path)) == expected
 
 
 # --- what assembly set aside --------------------------------------------------------------------------------------
@@ -321,13 +269,10 @@ async def test_the_room_is_what_is_left_of_the_quota(tmp_path: Path) -> None:
     other.open()
     assert other.room == letters.room
     await letters.discard()
-    # Once the block that they were part of cannot come again.
-    assert letters.room < 20_000
-    letters.passed(1)
     assert letters.room == 20_000
 
 
-async def test_what_was_retried_from_a_copy_of_the_folder_says_nothing_of_this_one(tmp_path: Path) -> None:
+async def test_what_was_retried_from_a_copy_of_the_folder_says_nothing_of_other_letters(tmp_path: Path) -> None:
     """After a start both give out the same serials, each to letters of its own."""
     store, (here, copied) = MemoryStore({GROUP.name: GROUP}), (tmp_path / name for name in ("here", "copied"))
     await kept(here, (1, block_of(1, 2)))
@@ -338,40 +283,5 @@ async def test_what_was_retried_from_a_copy_of_the_folder_says_nothing_of_this_o
     await keep(others, 2, block_of(4, 1))
     assert others.pending[-1].serial == letters.pending[-1].serial
     await Retrying(store, GROUP, others).round()
-    retried = await store.position(GROUP.name, Stream.DEAD_LETTERS)
-    assert retried is not None
-    assert keys(opened(here, retried=retried)) == [1, 2, 3]
-    again = opened(copied, retried=retried)
-    assert (keys(again), again.id != others.id) == ([], True)
-
-
-class Meanwhile(MemoryStore):
-    """Rejects trigger 1; the committer keeps a letter while the second is rehearsed, and one when it is committed."""
-
-    letters: DeadLetters
-
-    def _refuse(self, batch: Batch) -> None:
-        if 1 in batch.ledger["trigger"]:
-            raise BatchRejected("trigger 1 is not welcome")
-
-    async def rehearse(self, batch: Batch) -> None:
-        self._refuse(batch)
-        if 2 in batch.ledger["trigger"]:
-            await keep(self.letters, 3, block_of(3, 1))
-
-    async def commit(self, batch: Batch) -> None:
-        self._refuse(batch)
-        await super().commit(batch)
-        if 2 in batch.ledger["trigger"]:
-            await keep(self.letters, 4, block_of(4, 1))
-
-
-async def test_no_letter_is_passed_over_that_made_way_between_two_that_came_during_a_retry(tmp_path: Path) -> None:
-    store = Meanwhile({"bpm": GROUP})
-    store.letters = letters = on(FaultyDisk(), tmp_path)
-    await keep(letters, 1, block_of(1, 2))
-    outcome = await Retrying(store, GROUP, letters).round()
-    assert (outcome.committed, outcome.rejected) == (3, 1)
-    assert keys(letters) == [1]
-    # The next process believes what the database says of its position.
-    assert keys(opened(tmp_path, retried=await store.position("bpm", Stream.DEAD_LETTERS))) == [1]
+    # Those that were copied are the same letters.
+    assert keys(opened(here, await store.position(GROUP.name, Stream.DEAD_LETTERS))) == [3]

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from daemon.pipeline.closed_blocks import merge, split
-from daemon.pipeline.dead_letters import DeadLetters, Reason
-from daemon.pipeline.dead_letters.at_start import read_last
-from daemon.pipeline.dead_letters.format import Letter
-from daemon.pipeline.dead_letters.left import pending_readings
+from daemon.pipeline.dead_letters import DeadLetters, Letter, Reason, pending_readings
+from daemon.pipeline.dead_letters.folder import QUOTA_BYTES
+from daemon.pipeline.dead_letters.format import ids_as_bytes
 from daemon.pipeline.files import Amount
+from daemon.pipeline.files.format import segment_head
 from schemas.batch import ClosedBlock, JournalPosition
 from schemas.ledger import ledger_dtype
 from schemas.readings import InstrumentGroup
@@ -21,7 +21,6 @@ from tests.support.batches import group_of, ledger_of, readings_of, with_late
 from tests.support.disks import REAL, ByHand
 
 GROUP = group_of(size=12)
-JOURNAL = 7
 REASON = Reason("value out of range (22003)")
 
 
@@ -65,25 +64,32 @@ def same(one: ClosedBlock, other: ClosedBlock) -> bool:
 
 async def take(letters: DeadLetters, some: Sequence[Letter]) -> None:
     """The database takes some of the letters."""
-    await letters.committed(some, JournalPosition(sequence=some[-1].serial, journal=letters.id))
+    await letters.committed(some, taken(some))
+
+
+def taken(some: Sequence[Letter]) -> JournalPosition:
+    """The position of a database that took these letters last."""
+    return JournalPosition(sequence=1, journal=9, state=ids_as_bytes(some))
 
 
 async def kept(folder: Path, *blocks: tuple[int, ClosedBlock], group: InstrumentGroup = GROUP) -> DeadLetters:
     letters = DeadLetters(folder / "bpm", group, REAL)
-    letters.open(journal=JOURNAL)
+    letters.open()
     for number, block in blocks:
         await letters.keep(letters.address([(part, REASON) for part in split(block)], number))
     return letters
 
 
-def id_of(folder: Path) -> int:
-    return int((folder / "bpm" / "id").read_text().split()[0])
-
-
-def opened(folder: Path, **held: JournalPosition) -> DeadLetters:
+def opened(folder: Path, found: JournalPosition | None = None) -> DeadLetters:
+    """The letters as the next process has them, with a database at a position."""
     letters = DeadLetters(folder / "bpm", GROUP, REAL)
-    assert letters.open(**held, journal=JOURNAL) == []
+    assert letters.open() == []
+    letters.compare(found)
     return letters
+
+
+def files_in(folder: Path) -> list[Path]:
+    return sorted(folder.glob("**/*.dead"))
 
 
 def test_a_block_taken_apart_is_the_same_put_together() -> None:
@@ -103,44 +109,32 @@ async def test_what_is_kept_is_found_again(tmp_path: Path) -> None:
         assert [letter.key for letter in found.pending] == [(1, 1), (1, 2), (1, 3)] * 2
         assert {letter.reason for letter in found.pending} == {REASON.text}
         assert same(merge([found.read(letter) for letter in found.pending]), merge([own, late_of(own, 1)]))
-        assert found.of_block(7) == {(1, 1), (1, 2), (1, 3)}
+        assert found.of_block(7) == ({(1, 1), (1, 2), (1, 3)} if found is letters else set())
         assert found.of_block(8) == set()
         assert found.concerns(20, late_of(own, 0))
         assert not found.concerns(20, late_of(block_of(4, 1), 0))
 
 
-async def test_the_number_of_a_block_says_nothing_in_the_next_process(tmp_path: Path) -> None:
-    letters = DeadLetters(tmp_path / "bpm", GROUP, REAL)
-    letters.open(journal=1)
-    await letters.keep(letters.address([(block_of(1, 1), REASON)], 5))
-    assert letters.of_block(5) == {(1, 1)}
-    again = DeadLetters(tmp_path / "bpm", GROUP, REAL)
-    again.open(journal=2)
-    assert again.amount.triggers == 1
-    assert again.of_block(5) == set()
-    assert not again.concerns(5, block_of(2, 1))
-
-
-async def test_what_ends_in_the_middle_of_letters_that_were_kept_together_counts_for_nothing(tmp_path: Path) -> None:
+async def test_what_ends_in_the_middle_of_a_letter_is_said_and_the_others_count(tmp_path: Path) -> None:
     await kept(tmp_path, (1, block_of(1, 1)), (2, block_of(2, 3)))
-    (path,) = (tmp_path / "bpm").glob("*.dead")
+    (path,) = files_in(tmp_path)
     whole = path.read_bytes()
-    counts = set()
-    for end in range(0, len(whole), 8):
+    counts = []
+    for end in range(0, len(whole) + 1, 8):
         path.write_bytes(whole[:end])
         letters = DeadLetters(tmp_path / "bpm", GROUP, REAL)
         letters.open()
-        counts.add(letters.amount.triggers)
+        counts.append(letters.amount.triggers)
         # Those behind have numbers of their own, whatever is left of those before.
         (more,) = letters.address([(block_of(9, 1), REASON)], 3)
         before = {letter.serial for letter in letters.pending}
-        await letters.keep([more])
-        assert letters.pending[-1].serial > max(before, default=0)
+        if before:
+            await letters.keep([more])
+            assert letters.pending[-1].serial > max(before)
+            letters.pending[-1].path.unlink()
         letters.close()
-        letters.pending[-1].path.unlink()
-    assert counts == {0, 1}
-    path.write_bytes(whole)
-    assert opened(tmp_path).amount.triggers == 4
+    assert counts == sorted(counts)
+    assert set(counts) == {0, 1, 2, 3, 4}
 
 
 async def test_damage_costs_the_letters_it_hits_and_is_said(tmp_path: Path) -> None:
@@ -154,9 +148,10 @@ async def test_damage_costs_the_letters_it_hits_and_is_said(tmp_path: Path) -> N
     assert [letter.key for letter in again.pending] == [(1, 1), (1, 3)]
     assert "no whole dead letter" in found.problem
     # What cannot be read is never removed with the rest.
+    before = path.stat().st_size
     await take(again, again.pending)
-    again.passed(10)
-    assert path.exists()
+    assert path.stat().st_size < before
+    assert DeadLetters(tmp_path / "bpm", GROUP, REAL).look()[0].damaged
 
 
 async def test_what_comes_late_for_a_damaged_letter_does_not_count_it(tmp_path: Path) -> None:
@@ -198,28 +193,28 @@ class Interrupted(ByHand):
         return found
 
 
-async def test_times_are_read_some_at_once_and_of_what_is_moved_and_comes_meanwhile(
+async def test_times_are_read_some_at_once_and_of_what_comes_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("daemon.pipeline.dead_letters.folder.MOVED_TOGETHER", 2)
-    monkeypatch.setattr("daemon.pipeline.dead_letters.writing.SEGMENT_BYTES", 0)
+    monkeypatch.setattr("daemon.pipeline.dead_letters.folder.READ_TOGETHER", 2)
     blocks = [(number, block_of(number, 1)) for number in range(1, 7)]
     before = await kept(tmp_path, *blocks[:5])
     before.close()
+    others: set[asyncio.Task[None]] = set()
 
     async def go_on() -> None:
-        # The segment that the fifth was in goes, too.
-        await letters.move(letters.pending[-1:])
-        await letters.keep(letters.address([(blocks[5][1], REASON)], 6))
-        await take(letters, letters.pending[:1])
+        # The next one that was to be read goes, and another one comes.
+        others.add(asyncio.create_task(take(letters, letters.pending[2:3])))
+        others.add(asyncio.create_task(letters.keep(letters.address([(blocks[5][1], REASON)], 6))))
+        await asyncio.sleep(0)
 
     workers = Interrupted(go_on)
     letters = DeadLetters(tmp_path / "bpm", GROUP, dataclasses.replace(REAL, workers=workers))
-    letters.open(journal=JOURNAL + 1)
-    letters.passed(0)
+    letters.open()
     times = await letters.times()
-    assert sorted(times.tolist()) == [block.ledger["time_ns"][0] for _, block in blocks[1:]]
-    assert len(list((tmp_path / "bpm").glob("*.dead"))) == 5
+    await asyncio.gather(*others)
+    times = await letters.times()
+    assert sorted(times.tolist()) == [block.ledger["time_ns"][0] for number, block in blocks if number != 3]
     assert max(workers.sizes) == 2
     workers.sizes.clear()
     assert sorted((await letters.times()).tolist()) == sorted(times.tolist())
@@ -237,53 +232,68 @@ async def test_letters_of_other_channels_are_said_and_left_alone(tmp_path: Path)
     assert found.path.exists()
 
 
-async def test_what_was_retried_of_one_layout_says_nothing_of_another(tmp_path: Path) -> None:
+async def test_letters_of_two_layouts_go_each_by_themselves(tmp_path: Path) -> None:
     other = group_of(size=5)
     await kept(tmp_path, (1, block_of(1, 3)))
     letters = await kept(tmp_path, (2, block_of(7, 1, group=other)), group=other)
-    (last,) = letters.pending
-    await take(letters, [last])
+    await take(letters, letters.pending)
     again = await kept(tmp_path)
     assert (again.amount.triggers, pending_readings(tmp_path / "bpm", REAL.disk)) == (3, 36)
     await take(again, again.pending)
-    # Each goes on from its own.
-    assert (await kept(tmp_path, group=other)).amount == (await kept(tmp_path)).amount == Amount()
     assert pending_readings(tmp_path / "bpm", REAL.disk) == 0
 
 
-async def test_a_segment_goes_once_its_block_is_committed(tmp_path: Path) -> None:
+async def test_a_file_of_an_earlier_version_is_said_and_left_alone(tmp_path: Path) -> None:
+    """What of it was retried or discarded is noted in files that are not read any more."""
+    await kept(tmp_path, (1, block_of(1, 1)))
+    (path,) = files_in(tmp_path)
+    head = segment_head(GROUP, 5)
+    path.write_bytes(head + path.read_bytes()[len(head) :])
+    letters = DeadLetters(tmp_path / "bpm", GROUP, REAL)
+    (found,) = letters.open()
+    assert "an earlier version of triggerlog" in found.problem
+    assert (letters.amount, letters.room < QUOTA_BYTES) == (Amount(), True)
+    await letters.keep(letters.address([(block_of(2, 1), REASON)], 1))
+    await letters.discard()
+    assert files_in(tmp_path) == [path]
+
+
+async def test_a_file_goes_with_its_last_letter_and_what_was_kept_of_a_block_is_known(tmp_path: Path) -> None:
     letters = await kept(tmp_path, (5, block_of(1, 2)))
-    await take(letters, letters.pending)
-    assert len(list((tmp_path / "bpm").glob("*.dead"))) == 1
+    for left in (1, 0):
+        await take(letters, letters.pending[:1])
+        assert len(files_in(tmp_path)) == left
+        assert opened(tmp_path).amount.triggers == left
     # The block may be under way still: what of it was kept, and committed since, is left out.
     assert letters.of_block(5) == {(1, 1), (1, 2)}
     letters.passed(5)
-    assert list((tmp_path / "bpm").glob("*.dead")) == []
+    assert letters.of_block(5) == set()
 
 
-async def test_what_made_way_is_found_once(tmp_path: Path) -> None:
+async def test_letters_that_stay_in_a_file_are_read_from_where_they_are_then(tmp_path: Path) -> None:
+    blocks = [block_of(number, 1, missing=number % 3) for number in range(1, 7)]
+    letters = await kept(tmp_path, *enumerate(blocks, 1))
+    for some in ([1, 4], [0], [1]):
+        await take(letters, [letters.pending[k] for k in some])
+        for found in (letters, opened(tmp_path)):
+            for letter in found.pending:
+                assert same(found.read(letter), blocks[letter.key[1] - 1])
+    assert [letter.key[1] for letter in letters.pending] == [3, 6]
+    await letters.keep(letters.address([(block_of(9, 1), REASON)], 9))
+    assert [letter.key[1] for letter in opened(tmp_path).pending] == [3, 6, 9]
+
+
+async def test_the_database_tells_which_letters_it_took_last(tmp_path: Path) -> None:
+    """The process before was killed before it removed them; of other positions nothing follows."""
     letters = await kept(tmp_path, (1, block_of(1, 3)))
     first, second, third = letters.pending
-    await letters.move([first, second])
-    assert [letter.key for letter in letters.pending] == [(1, 3), (1, 1), (1, 2)]
-    assert [letter.key for letter in opened(tmp_path).pending] == [(1, 3), (1, 1), (1, 2)]
-    await take(letters, [third])
-    # Not only by what is noted here: the database may have been asked.
-    (tmp_path / "bpm" / "retried").unlink()
-    retried = JournalPosition(sequence=third.serial, journal=id_of(tmp_path))
-    assert [letter.key for letter in opened(tmp_path, retried=retried).pending] == [(1, 1), (1, 2)]
-
-
-async def test_a_crash_while_letters_make_way_doubles_none(tmp_path: Path) -> None:
-    letters = await kept(tmp_path, (1, block_of(1, 3)))
-    await letters.move(letters.pending[:2])
-    (path,) = (tmp_path / "bpm").glob("*.dead")
-    whole = path.read_bytes()
-    for end in range(letters.pending[0].end, len(whole) + 1, 8):
-        path.write_bytes(whole[:end])
-        found = DeadLetters(tmp_path / "bpm", GROUP, REAL)
-        found.open()
-        assert sorted(letter.key for letter in found.pending) == [(1, 1), (1, 2), (1, 3)]
+    assert [letter.key[1] for letter in opened(tmp_path, taken([first, third])).pending] == [2]
+    assert len(opened(tmp_path, JournalPosition(sequence=7, journal=3)).pending) == 3
+    assert len(opened(tmp_path, JournalPosition(sequence=7, journal=3, state=b"other")).pending) == 3
+    assert len(opened(tmp_path).pending) == 3
+    again = opened(tmp_path, taken([second]))
+    await again.note()
+    assert [letter.key[1] for letter in opened(tmp_path).pending] == [1, 3]
 
 
 async def test_what_could_not_be_kept_is_kept_once_when_it_is_tried_again(tmp_path: Path) -> None:
@@ -298,13 +308,13 @@ async def test_what_could_not_be_kept_is_kept_once_when_it_is_tried_again(tmp_pa
     assert letters.amount.triggers == opened(tmp_path).amount.triggers == 1
 
 
-async def test_discarding_leaves_nothing_and_no_number_comes_again(tmp_path: Path) -> None:
+async def test_discarding_leaves_nothing(tmp_path: Path) -> None:
     letters = await kept(tmp_path, (1, block_of(1, 3)))
     assert await letters.discard() == Amount(blocks=3, triggers=3, readings=36)
-    again = opened(tmp_path)
-    assert again.amount == Amount()
-    await again.keep(again.address([(block_of(4, 1), REASON)], 2))
-    assert again.pending[0].serial > 3
+    assert files_in(tmp_path) == []
+    assert opened(tmp_path).amount == Amount()
+    await letters.keep(letters.address([(block_of(4, 1), REASON)], 2))
+    assert [letter.serial for letter in letters.pending] == [4]
 
 
 async def test_a_discard_takes_and_counts_what_was_kept_before_its_turn_and_nothing_after_it(tmp_path: Path) -> None:
@@ -333,8 +343,7 @@ async def test_discarding_leaves_what_cannot_be_read(tmp_path: Path) -> None:
     path.write_bytes(data)
     again = await kept(tmp_path)
     assert (await again.discard()).triggers == 2
-    again.passed(1)
-    assert path.read_bytes() == data
+    assert bytes(data[letters.pending[1].start : end]) in path.read_bytes()
     # What could be read does not come back with it.
     assert (await kept(tmp_path)).amount == Amount()
     assert pending_readings(tmp_path / "bpm", REAL.disk) == 0
@@ -345,15 +354,14 @@ async def test_what_was_discarded_of_a_block_stays_out_of_it(tmp_path: Path) -> 
     await take(letters, letters.pending[:1])
     await letters.discard()
     assert letters.of_block(5) == {(1, 1), (1, 2)}
-    letters.passed(5)
-    assert list((tmp_path / "bpm").glob("*.dead")) == []
+    assert files_in(tmp_path) == []
 
 
 async def test_the_last_triggers_are_read_with_all_that_came_late_for_them(tmp_path: Path) -> None:
     """However many letters that is: what is not known of a trigger opens it anew."""
     blocks = [(1, block_of(1, 3, missing=8)), *((2 + k, late_of(block_of(1, 3, missing=8), k)) for k in range(8))]
     letters = await kept(tmp_path, *blocks)
-    found = read_last(letters, 2)
+    found = letters.last_blocks(2)
     assert [block.ledger["trigger"].tolist() for block in found if block.triggers] == [[2], [3]]
     assert len(found) == 2 + 8 * 3
-    assert len(read_last(letters, 3)) == len(read_last(letters, 100)) == 3 + 8 * 3
+    assert len(letters.last_blocks(3)) == len(letters.last_blocks(100)) == 3 + 8 * 3

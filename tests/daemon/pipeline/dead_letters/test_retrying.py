@@ -4,14 +4,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from backends.base import OtherJournal, StoreUnavailable
 from backends.memory.store import MemoryStore
 from daemon.pipeline.closed_blocks import merge, nothing_of
 from daemon.pipeline.dead_letters import DeadLetters, Outcome, Retrying
-from daemon.pipeline.dead_letters.at_start import read_last
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.ledger import unpack_missing
-from tests.daemon.pipeline.dead_letters.test_folder import GROUP, block_of, kept, late_of
+from tests.daemon.pipeline.dead_letters.test_folder import GROUP, block_of, kept, late_of, opened
 from tests.daemon.pipeline.recovery.test_put_back import Refusing
 from tests.support.batches import by_group
 
@@ -82,15 +83,6 @@ async def test_a_row_in_which_only_doubles_changed_takes_back_no_reading(tmp_pat
     assert store._groups["bpm"].rows()["duplicates"].tolist() == [1]
 
 
-async def test_a_trigger_that_made_way_is_followed_by_what_came_late_for_it(tmp_path: Path) -> None:
-    letters, store = await kept(tmp_path, (2, BLOCK), (3, late_of(BLOCK, 0))), await store_with()
-    await letters.move(letters.pending[:1])
-    assert [letter.origin for letter in letters.pending] == [2, 1]
-    assert [block.triggers for block in read_last(letters, 1)] == [1, 0]
-    assert (await retried(letters, store)).committed == 2
-    assert stored(store) == TRIGGER | {(3, 0)}
-
-
 async def test_what_is_held_back_behind_a_rejected_trigger_counts_as_rejected(tmp_path: Path) -> None:
     """Also where a later pass of the round has only letters that were kept before others."""
     letters = await kept(tmp_path, (1, BLOCK), (2, late_of(BLOCK, 0)), (3, block_of(5, 1)), (4, block_of(9, 1)))
@@ -98,3 +90,49 @@ async def test_what_is_held_back_behind_a_rejected_trigger_counts_as_rejected(tm
     store.bad = frozenset({3, 9})
     outcome = await Retrying(store, GROUP, letters).round()
     assert (outcome.letters, outcome.committed, outcome.rejected, outcome.done) == (4, 1, 3, 4)
+
+
+class Unanswered(MemoryStore):
+    """Commits, and says nothing of it."""
+
+    async def commit(self, batch: Batch) -> None:
+        await super().commit(batch)
+        if batch.stream is Stream.DEAD_LETTERS:
+            raise StoreUnavailable("gone")
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+async def test_what_was_committed_without_an_answer_is_committed_once(tmp_path: Path, is_killed: bool) -> None:
+    letters, store = await kept(tmp_path, (1, BLOCK), (2, late_of(BLOCK, 0))), Unanswered(by_group(GROUP))
+    retrying = Retrying(store, GROUP, letters)
+    with pytest.raises(StoreUnavailable):
+        await retrying.round()
+    if is_killed:
+        letters = opened(tmp_path)
+        retrying = Retrying(store, GROUP, letters)
+    assert len(letters.pending) == 2
+    outcome = await retrying.round()
+    assert (outcome.letters, outcome.committed, letters.pending, opened(tmp_path).pending) == (0, 0, [], [])
+    assert stored(store) == TRIGGER | {(3, 0)}
+    position = await store.position("bpm", Stream.DEAD_LETTERS)
+    assert position is not None
+    assert (position.triggers, position.readings) == (1, len(TRIGGER) + 1)
+
+
+async def test_a_round_ends_where_another_daemon_retried_meanwhile(tmp_path: Path) -> None:
+    """It may have taken over; what it committed says nothing of these letters."""
+    letters, store = await kept(tmp_path, (1, BLOCK)), MemoryStore(by_group(GROUP))
+    other = await kept(tmp_path / "other", (1, block_of(7, 1)))
+
+    async def meanwhile(batch: Batch) -> None:
+        store.commit = commit  # type: ignore[method-assign]
+        await Retrying(store, GROUP, other).round()
+        await store.commit(batch)
+
+    commit = store.commit
+    store.commit = meanwhile  # type: ignore[method-assign]
+    with pytest.raises(OtherJournal):
+        await Retrying(store, GROUP, letters).round()
+    assert (len(letters.pending), len(other.pending)) == (1, 0)
+    assert (await retried(letters, store)).committed == 1
+    assert {trigger for trigger, _ in stored(store)} == {3, 7}

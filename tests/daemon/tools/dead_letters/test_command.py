@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
-from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -169,35 +168,6 @@ async def test_the_total_counts_the_triggers_of_each_group(file: Path) -> None:
     other.look()
     *_, total = lines_of([("bpm", letters.pending), ("toroid", other.pending)])
     assert total == "total: 2 letters, 2 triggers, 6 readings"
-
-
-OLD = (
-    'there refuses: new row for relation "bpm" violates check constraint "top" DETAIL: Failing row contains'
-    " (1, {n}, {n}.5, abc). (23514)",
-    "there refuses: Duplicate entry '1-{n}-x' for key 'PRIMARY' (1062)",
-    "there has it already: duplicate key for trigger {n} of run 1 in 'bpm_ledger'",
-)
-
-
-async def test_letters_of_an_earlier_version_are_listed_by_their_cause_too(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their notes have no detail; the row is in the reason."""
-    group = group_in(file)
-    letters = letters_of(file)
-    rng = np.random.default_rng(3)
-    earlier = SimpleNamespace(
-        dumps=lambda about: json.dumps({key: value for key, value in about.items() if key != "detail"}),
-        loads=json.loads,
-    )
-    monkeypatch.setattr("daemon.pipeline.dead_letters.format.json", earlier)
-    for number in range(1, 31):
-        block = batch_of(group, number, readings_of(group, np.array([number]), np.array([number * 1000]), rng))
-        await letters.keep(letters.address([(block, Reason(OLD[number % 3].format(n=number)))], number))
-    shown = here("dead-letters", "list", str(file)).stdout.splitlines()
-    assert sum(line.startswith("bpm: 10 letters, 10 triggers, 30 readings") for line in shown) == 3
-    assert shown[-2] == "total: 30 letters, 30 triggers, 90 readings"
-    assert {letter.detail for letter in letters_of(file).pending} == {None}
 
 
 @pytest.mark.parametrize("command", [["list"], ["export", "--to", "{to}"], ["discard"]])
