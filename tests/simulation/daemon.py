@@ -14,7 +14,7 @@ import daemon.pipeline.announcements as announcements_module
 import daemon.pipeline.gather as gather_module
 import daemon.sources.limits.refusals as refusals_module
 import daemon.web.backoff as backoff_module
-from backends.base import OtherJournal, StoreUnavailable
+from backends.base import OtherJournal, StoreError, StoreUnavailable
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.pipeline.announced import AnnouncedRuns
@@ -304,7 +304,7 @@ class SimulatedDaemon:
         if self.pipeline is not None and self.is_serving:
             try:
                 await self.pipeline.letters.retry()
-            except (StoreUnavailable, OSError):
+            except (StoreError, OSError):
                 return
 
     async def discard(self) -> None:

@@ -116,7 +116,7 @@ class Retrying:
         self._store = store
         self._group = group
         self._letters = letters
-        self._follows = self._account = NOWHERE
+        self._at = NOWHERE  # where the database is
         self._round = 0
         self._turn = asyncio.Lock()
         self._writing = writing or asyncio.Lock()
@@ -153,7 +153,7 @@ class Retrying:
         self.outcome.lost = self._letters.compare(found)
         if self.outcome.lost:
             self._tell_lost(self.outcome.lost)  # before it is noted that the database has lost it
-        self._follows, self._account = found or NOWHERE, found or self._account
+        self._at = found or NOWHERE
         self._round = self._letters.new_round()
         await self._letters.note()
         outcome = self.outcome
@@ -209,7 +209,7 @@ class Retrying:
             blocks = [await self._told_anew(blocks)]
         batch = self._batch(letters, blocks)
         await self._store.commit(batch)
-        self._follows = self._account = batch.position
+        self._at = batch.position
         readings = sum(letter.readings for letter in letters)
         self.readings += readings
         self.outcome.committed += len(letters)
@@ -260,21 +260,20 @@ class Retrying:
         return own_rows(found, self._group.size)
 
     def _batch(self, letters: Sequence[Letter], blocks: Sequence[ClosedBlock]) -> Batch:
-        before = self._account
         return Batch(
             **merge(blocks).parts,
             group=self._group,
             position=JournalPosition(
-                sequence=self._follows.sequence + 1,
-                triggers=before.triggers + sum(letter.triggers for letter in letters),
-                readings=before.readings + sum(letter.readings for letter in letters),
+                sequence=self._at.sequence + 1,
+                triggers=self._at.triggers + sum(letter.triggers for letter in letters),
+                readings=self._at.readings + sum(letter.readings for letter in letters),
                 journal=self._round,
                 state=ids_as_bytes(letters),
             ),
             # They are removed from the disk as soon as the database has them.
             durability=Durability.SYNC,
             stream=Stream.DEAD_LETTERS,
-            follows=self._follows,
+            follows=self._at,
         )
 
 
