@@ -472,7 +472,14 @@ MUTANTS = (
         file="daemon/pipeline/dead_letters/folder.py",
         text="        for letter in [letter for letter in self.to_retry if letter.id in ids]:\n",
         to="        for letter in []:\n",
-        seed=200_000_000,
+        plan="retried-and-killed-before-it-knows",
+    ),
+    Mutant(
+        name="commit more dead letters before those that were committed are removed",
+        file="daemon/pipeline/dead_letters/folder.py",
+        text='        self._noted = replace(position, state=b"")\n        await self.note()\n',
+        to='        self._noted = replace(position, state=b"")\n',
+        plan="retried-and-killed-before-it-knows",
     ),
     Mutant(
         name="discard while a letter is being written",
