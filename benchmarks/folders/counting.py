@@ -13,9 +13,8 @@ import psycopg
 from backends import open_folders_store
 from benchmarks.servers.base import Server
 from benchmarks.servers.mysql import connect
-from daemon.workloads.snapshots.cliff import AT_CHUNK
 from daemon.workloads.snapshots.data import Data
-from daemon.workloads.snapshots.looks import looks_at, settled
+from daemon.workloads.snapshots.looks import AT_CHUNK, looks_at, settled
 from daemon.workloads.snapshots.messages import Spec
 from schemas.checking.dsn import Backend
 from schemas.config import DatabaseConfig

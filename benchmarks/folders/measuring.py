@@ -13,10 +13,9 @@ from benchmarks.rounds.progress import begin, print_line
 from benchmarks.servers.base import Server
 from benchmarks.servers.small import Running
 from daemon.tools.snapshots.tables import figures_words
-from daemon.workloads.snapshots.command_line import command_of
 from daemon.workloads.snapshots.messages import Spec
 from daemon.workloads.snapshots.progress import SnapshotsProgress
-from daemon.workloads.snapshots.runner import facts_of, follow, snapshots_process
+from daemon.workloads.snapshots.runner import command_of, facts_of, follow, snapshots_process
 from schemas.api.snapshots import SnapshotSettings, SnapshotsRun
 from schemas.config import DatabaseConfig
 from schemas.states import RunState

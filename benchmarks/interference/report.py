@@ -23,7 +23,7 @@ from benchmarks.report.model import (
     Warnings,
 )
 from benchmarks.report.words import counted, number, whole
-from daemon.workloads.interference.command_line import readers_words
+from daemon.workloads.interference.experiment import readers_words
 from schemas.api.interference import FIGURES, Block, Dose, Mean, Ratio, Record, Result, Row, Sample, ServerRow
 from schemas.states import RunState
 

@@ -12,7 +12,7 @@ from daemon.api.service import ApiService
 from daemon.api.workloads import NOT_KEPT, NOT_STARTED, Id, archived, started
 from daemon.web.access import NEEDS_TOKEN
 from daemon.web.errors import ApiError
-from daemon.workloads.interference.archive import REPORT
+from daemon.workloads.interference.runner import REPORT
 from schemas.api.interference import Experiment, ExperimentId, Experiments, Record
 
 PATH = "/api/v1/interference"

@@ -88,6 +88,6 @@ async def _run(runner: VisitsRunner, name: str | None) -> tuple[VisitsRun, Array
 
 def _curves(run: VisitsRun, rows: Array, points: int) -> bytes:
     # Imported here: a logger that runs no visits does without it.
-    from daemon.workloads.visits.curves import curves  # noqa: PLC0415
+    from daemon.workloads.visits.figures import curves  # noqa: PLC0415
 
     return orjson.dumps(curves(run, rows, points))

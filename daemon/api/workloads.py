@@ -10,8 +10,7 @@ from daemon.api.document import refusals
 from daemon.api.service import ApiService
 from daemon.web.errors import ApiError
 from daemon.workloads.frame.archive import ID
-from daemon.workloads.frame.runner import WorkloadBusy, WorkloadRefused
-from daemon.workloads.frame.supervised import CommandEnded
+from daemon.workloads.frame.runner import CommandEnded, WorkloadBusy, WorkloadRefused
 
 NOT_STARTED = refusals({409: "What is in the way goes away by itself.", 503: "The daemon is starting."})
 """Of a route that starts a workload."""

@@ -5,9 +5,7 @@ from collections.abc import Callable, Mapping
 from time import monotonic, monotonic_ns
 
 from daemon.pipeline.pipeline import Pipeline
-from daemon.workloads.readers.governor.governor import Governor
-from daemon.workloads.readers.governor.loop import counted
-from daemon.workloads.readers.governor.writing import Writing
+from daemon.workloads.readers.governor import Governor, Writing, counted
 from schemas.config.readers import GovernorConfig
 
 LOOK_NS = 1_000_000_000

@@ -11,7 +11,7 @@ from daemon.pipeline.pipeline import Pipeline
 from daemon.telemetry.status.reporter import WorkloadsStatus
 from daemon.workloads.frame.runner import WorkloadRefused
 from daemon.workloads.interference.runner import ExperimentRunner
-from daemon.workloads.readers.governor.loop import GovernorLoop
+from daemon.workloads.readers.governor import GovernorLoop
 from daemon.workloads.readers.manager import Readers
 from daemon.workloads.snapshots.runner import SnapshotsRunner
 from daemon.workloads.visits.runner import VisitsRunner

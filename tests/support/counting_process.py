@@ -3,8 +3,7 @@
 import asyncio
 import os
 
-from daemon.workloads.frame.messages import Message, ProcessSpec
-from daemon.workloads.frame.process import Parent, Refused, run_process
+from daemon.workloads.frame.messages import Message, Parent, ProcessSpec, Refused, run_process
 
 
 class Spec(ProcessSpec):

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from daemon.workloads.interference.blocks import dealt, planned
-from daemon.workloads.interference.command_line import command_of
+from daemon.workloads.interference.experiment import command_of, dealt, planned
 from schemas.api.interference import Block, Conditions, Experiment, Record, Sample, WorkloadBlock
 from schemas.config import Workload, WorkloadKind
 from schemas.states import RunState

@@ -9,8 +9,7 @@ from backends.kinds import KINDS
 from daemon.workloads.frame.messages import Message
 from daemon.workloads.visits.messages import Begun, Compacting, Spec
 from daemon.workloads.visits.visit_loop import VisitLoop
-from daemon.workloads.visits.worker import store_of
-from daemon.workloads.visits.workers import crew_of
+from daemon.workloads.visits.workers import crew_of, store_of
 
 # Imported once, for all that are forked.
 for _kind in KINDS.values():

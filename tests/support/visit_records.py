@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.visits.measuring.plan import planned
 from benchmarks.visits.record import Comparison, Measured
-from daemon.workloads.visits.cadence import time_of
+from daemon.workloads.visits.settings import time_of
 from schemas.api.visits import Compaction, TableSize, VisitMeasure, VisitsRun
 from schemas.checking.dsn import Backend
 from schemas.config.visits import VisitsConfig

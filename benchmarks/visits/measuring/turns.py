@@ -18,7 +18,7 @@ from benchmarks.servers.base import Server
 from benchmarks.servers.mysql import connect
 from benchmarks.visits.measuring.plan import Condition, Group
 from benchmarks.visits.record import Measured
-from daemon.workloads.frame.supervised import ProcessFailed
+from daemon.workloads.frame.runner import ProcessFailed
 from daemon.workloads.visits.expected import rows
 from daemon.workloads.visits.messages import (
     Compacting,

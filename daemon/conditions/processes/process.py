@@ -24,8 +24,7 @@ from daemon.web.backoff import Backoff
 from daemon.web.http import Limits
 from daemon.web.server import LimitedServer, bound
 from daemon.web.tls import Identity
-from daemon.workloads.frame.messages import Message
-from daemon.workloads.frame.process import Parent, Refused, run_process
+from daemon.workloads.frame.messages import Message, Parent, Refused, run_process
 from schemas.checking.networks import host_and_port
 from schemas.config import ConfigError
 

@@ -21,7 +21,7 @@ from daemon.core.outcome import CommandFailed, cannot_listen
 from daemon.web.backoff import Backoff
 from daemon.web.server import bound
 from daemon.workloads.frame.messages import Message
-from daemon.workloads.frame.supervised import PAUSE_MOST_S, PAUSE_S, WorkloadProcess
+from daemon.workloads.frame.runner import PAUSE_MOST_S, PAUSE_S, WorkloadProcess
 from schemas.api.conditions import ConditionsStatus
 from schemas.checking.addresses import in_url
 from schemas.checking.dsn import Feature, require

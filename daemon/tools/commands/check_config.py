@@ -34,7 +34,7 @@ from daemon.tools.commands.dashboard import page_password, tab_files
 from daemon.tools.commands.tiers import look_at_tiers
 from daemon.tools.options import File
 from daemon.web.server import bound
-from daemon.workloads.visits.forecast import visits_problems, visits_words
+from daemon.workloads.visits.facts import visits_problems, visits_words
 from schemas.checking.addresses import in_url
 from schemas.checking.problems import without_passwords, wrong
 from schemas.config import ConfigError, Problem

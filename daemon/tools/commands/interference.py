@@ -24,7 +24,7 @@ from daemon.tools.interference.follow import follow, stopped_by_signal
 from daemon.tools.interference.table import say_result
 from daemon.tools.interference.throwaway import Throwaway, throwaway_daemon
 from daemon.tools.options import CaFile, DaemonUrl, NamedFile, TokenFile
-from daemon.workloads.interference.command_line import command_of, experiment_of, workload_of
+from daemon.workloads.interference.experiment import command_of, experiment_of, workload_of
 from schemas.api.interference import Experiment, Record
 from schemas.batch import Layout
 from schemas.checking.dsn import Backend

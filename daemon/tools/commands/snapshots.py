@@ -109,7 +109,7 @@ def run(
     # Imported here: wrong options are refused, and every help is shown, without the libraries of the run.
     from daemon.tools.place import place_of  # noqa: PLC0415
     from daemon.tools.snapshots.standalone import run_standalone  # noqa: PLC0415
-    from daemon.workloads.snapshots.command_line import command_of  # noqa: PLC0415
+    from daemon.workloads.snapshots.runner import command_of  # noqa: PLC0415
 
     loaded = None if file is None else load_config(file)
     place = place_of(loaded, dsn, password_env, folder, otherwise=FOLDER)
@@ -189,7 +189,7 @@ def list_(
     """Show the runs that are kept: in a folder, or with --daemon by that daemon."""
     # Imported here: the other commands start without it.
     from daemon.tools.snapshots.tables import runs_table  # noqa: PLC0415
-    from daemon.workloads.snapshots.archive import snapshots_archive  # noqa: PLC0415
+    from daemon.workloads.snapshots.runner import snapshots_archive  # noqa: PLC0415
 
     if daemon is not None:
         answer = ask_daemon(reach(config, daemon=daemon, token_file=token_file, ca=ca), "GET", PATH)
@@ -208,7 +208,7 @@ def list_(
 
 def _settings(changes: dict[str, Any]) -> SnapshotSettings:
     # Imported here: every help is shown without it.
-    from daemon.workloads.snapshots.command_line import with_changes  # noqa: PLC0415
+    from daemon.workloads.snapshots.runner import with_changes  # noqa: PLC0415
 
     try:
         return with_changes(changes)
@@ -221,7 +221,7 @@ def _say(found: SnapshotsRun, state_dir: Path, *, as_json: bool) -> None:
         typer.echo(found.model_dump_json(by_alias=True))
         return
     from daemon.tools.snapshots.tables import say_run  # noqa: PLC0415
-    from daemon.workloads.snapshots.archive import snapshots_archive  # noqa: PLC0415
+    from daemon.workloads.snapshots.runner import snapshots_archive  # noqa: PLC0415
 
     say_run(found, str(snapshots_archive(state_dir).path(found.id)), make_console(file_width=FILE_WIDTH))
 

@@ -12,10 +12,9 @@ from daemon.tools.console.progress import ProgressBar
 from daemon.tools.interference.follow import stopped_by_signal
 from daemon.tools.place import Place, server_facts
 from daemon.tools.snapshots.tables import activity
-from daemon.workloads.snapshots.archive import snapshots_archive
 from daemon.workloads.snapshots.messages import Spec
 from daemon.workloads.snapshots.progress import SnapshotsProgress
-from daemon.workloads.snapshots.runner import facts_of, follow, snapshots_process
+from daemon.workloads.snapshots.runner import facts_of, follow, snapshots_archive, snapshots_process
 from schemas.api.snapshots import SnapshotSettings, SnapshotsRun, SnapshotsStatus
 from schemas.states import RunState
 

@@ -14,7 +14,7 @@ from daemon.core.outcome import CommandFailed, reason_of
 from daemon.tools.console.progress import ProgressBar
 from daemon.tools.place import Place, server_facts
 from daemon.tools.visits.tables import left_words, state_words, visit_words
-from daemon.workloads.frame.supervised import ProcessFailed
+from daemon.workloads.frame.runner import ProcessFailed
 from daemon.workloads.visits.archive import FOLDER, VisitsArchive, VisitsInUse, read_run
 from daemon.workloads.visits.facts import facts_of
 from daemon.workloads.visits.messages import spec_of, visits_process

@@ -9,19 +9,18 @@ from typing import Literal
 from daemon.core.monitoring.metrics import percentile_within
 from daemon.pipeline.pipeline import Pipeline
 from daemon.workloads.frame.runner import Run
-from daemon.workloads.interference.blocks import Planned, dealt, planned, seconds_of
 from daemon.workloads.interference.counters import (
     Counters,
+    ServerWatch,
     read_counters,
     reading_between,
     waiting,
     with_answers,
     writing_between,
 )
-from daemon.workloads.interference.server_watch import ServerWatch
-from daemon.workloads.readers.manager import Readers
+from daemon.workloads.interference.experiment import Planned, dealt, planned, seconds_of
+from daemon.workloads.readers.manager import Reader, Readers
 from daemon.workloads.readers.measuring import Totals
-from daemon.workloads.readers.reader import Reader
 from schemas.api.interference import MOST_SAMPLES, SAMPLE_S, Block, Experiment, Sample
 from schemas.api.status import ExperimentStatus, ReaderStatus
 from schemas.states import ExperimentPhase, ReaderState, RunState

@@ -2,26 +2,115 @@
 
 import asyncio
 import contextlib
+import os
+import platform
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import psutil
 
 from daemon.core.configuration import LoadedConfig
+from daemon.core.configuration.database import reading_from
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
+from daemon.core.process.processor import processor
 from daemon.pipeline.pipeline import Pipeline
-from daemon.workloads.frame.runner import Runner, WorkloadBusy, WorkloadRefused
-from daemon.workloads.frame.supervised import CommandEnded, run_command
-from daemon.workloads.interference.archive import REPORT, experiment_archive
-from daemon.workloads.interference.blocks import staffed
-from daemon.workloads.interference.command_line import command_of, readers_words
-from daemon.workloads.interference.conditions import conditions_of, governor_words
+from daemon.workloads.frame.archive import Files, RunArchive
+from daemon.workloads.frame.runner import CommandEnded, Runner, WorkloadBusy, WorkloadRefused, run_command
+from daemon.workloads.interference.counters import EVERY_S, ServerWatch, watching_store
+from daemon.workloads.interference.experiment import command_of, readers_words, staffed
 from daemon.workloads.interference.run import Beside, ExperimentRun
-from daemon.workloads.interference.server_watch import EVERY_S, ServerWatch, watching_store
 from daemon.workloads.readers.manager import Readers
-from schemas.api.interference import Conditions, Experiment, Live, Record, Summary
-from schemas.api.status import ExperimentStatus, Status
+from schemas.api.interference import Conditions, Experiment, Live, Ratio, Record, Result, Summary
+from schemas.api.status import ExperimentStatus, GovernorStatus, GroupStatus, Status
+from schemas.checking.problems import without_passwords
 from schemas.config import Workload
 from schemas.states import ExperimentPhase, RunState
+
+# --- conditions of an experiment -------------------------------------------------------------------------------------
+
+
+def conditions_of(loaded: LoadedConfig, status: Status) -> Conditions:
+    """Ask the machine and the daemon's status."""
+    store = status.store
+    dsn = reading_from(loaded)[0].dsn if loaded.config.readers.dsn is not None else None
+    return Conditions(
+        machine=processor(),
+        cores=os.cpu_count() or 1,
+        memory_gib=psutil.virtual_memory().total / 2**30,
+        load_average=os.getloadavg()[0],
+        python=platform.python_version(),
+        version=status.version,
+        backend=str(loaded.config.database.backend),
+        server=f"{store.product} {store.version}",
+        target=store.target,
+        read_from=store.target if dsn is None else without_passwords(dsn),
+        embedded=store.embedded,
+        durability=store.durability,
+        settings=store.settings,
+        groups={name: _group(group) for name, group in status.groups.items()},
+        journal=loaded.config.journal.max_mib > 0,
+        stored=sum(group.triggers.account_at_start + group.triggers.committed for group in status.groups.values()),
+        budget_ms=status.limits["commit_p99_ms"],
+        governor=governor_words(status.governor),
+    )
+
+
+def governor_words(governor: GovernorStatus | None) -> str:
+    """The governor's ceilings; empty when it is off."""
+    if governor is None:
+        return ""
+    ceilings = []
+    if governor.commit_p99_ms is not None:
+        ceilings.append(f"commit p99 at most {governor.commit_p99_ms:g} ms")
+    if governor.backlog_triggers is not None:
+        ceilings.append(f"at most {governor.backlog_triggers:,} triggers waiting")
+    return ", ".join(ceilings)
+
+
+def _group(group: GroupStatus) -> str:
+    return f"{group.instruments:,} instruments, {group.layout}, {group.durability}"
+
+
+# --- the archive -----------------------------------------------------------------------------------------------------
+
+FOLDER = "interference"
+REPORT = ".html"
+
+
+def experiment_archive(state_dir: Path) -> RunArchive[Record, Summary]:
+    """The archive of a daemon."""
+    return RunArchive(state_dir / FOLDER, Record, summary_of)
+
+
+def summary_of(record: Record, files: Files) -> Summary:
+    """A line of the list."""
+    result, settings = record.result, record.settings
+    return Summary(
+        id=record.id,
+        began_ns=record.began_ns,
+        state=record.state,
+        problem=record.problem,
+        readers=readers_words(settings),
+        pairs=settings.pairs,
+        block_s=settings.block_s,
+        doses=list(settings.doses),
+        blocks=sum(block.counts for block in record.blocks),
+        p99=_ratio(result, "p99_ms"),
+        rate=_ratio(result, "rate"),
+        steady=result.steady if result else None,
+        headline=result.headline if result else "",
+        report=REPORT in files,
+    )
+
+
+def _ratio(result: Result | None, figure: str) -> Ratio | None:
+    rows = [row for row in (result.rows if result else []) if row.figure == figure]
+    return max(rows, key=lambda row: row.readers).b_to_a if rows else None
+
+
+# --- experiments -----------------------------------------------------------------------------------------------------
 
 
 class ExperimentRunner(Runner[ExperimentRun]):

@@ -3,15 +3,67 @@
 import asyncio
 import contextlib
 import logging
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
 from backends.base import StoreError
 from daemon.calibration.payloads import NotCalibrated
-from daemon.workloads.readers.admission import Admission
-from daemon.workloads.readers.measuring import Measured
-from daemon.workloads.readers.pacing import Pace
+from daemon.workloads.readers.measuring import Measured, Totals
+from daemon.workloads.readers.messages import Admission, Report, StretchReport
 from schemas.config import Workload
+
+FAILED_PAUSE_S = 0.5
+"""A client whose question failed waits at least this long: a database that is away is not asked in a busy loop."""
+
+
+class Pace:
+    """The pace of one client, in seconds of one clock.
+
+    A client that has no answer yet when its next question is due asks again as soon as it has, and all its later
+    questions move by that lateness, as in the paper on snapshot readers (COOL for Atlas): never does it catch up by
+    asking more often than once in a period.
+
+    While it is held back to a share of its time, the time from one question to the next is so much longer.
+
+    Args:
+        first_s: when it asks first.
+        period_s: time between the starts of two questions; 0 asks again as soon as the answer is there, and knows no
+            lateness.
+    """
+
+    def __init__(self, first_s: float, period_s: float) -> None:
+        self.due_s = first_s
+        self._asked_s = self._free_s = first_s
+        self._period_s = period_s
+
+    def answered(self, now_s: float, share: float = 1.0) -> float:
+        """Settle when it is due next after an answer; return by how much its questions slip, in seconds."""
+        due_s = self.due_s + self._period_s
+        self._settle(max(due_s, now_s), share)
+        return self._free_s - due_s if self._period_s else 0.0
+
+    def failed(self, now_s: float, share: float = 1.0) -> None:
+        """Settle when it is due next after a question without an answer."""
+        self._settle(now_s + max(self._period_s, FAILED_PAUSE_S), share)
+
+    def shared(self, share: float) -> None:
+        """Settle again when it is due next, for another share of its time (above 0, up to 1)."""
+        self.due_s = self._asked_s + (self._free_s - self._asked_s) / share
+
+    def _settle(self, free_s: float, share: float) -> None:
+        """free_s: when it would be due if nobody held it back."""
+        self._asked_s, self._free_s = self.due_s, free_s
+        self.shared(share)
+
+    def admitted(self, now_s: float) -> None:
+        """Settle when it is due next after it was held back: in step with the others, and without what it missed."""
+        missed_s = now_s - self.due_s
+        if missed_s <= 0:
+            return
+        periods = math.ceil(missed_s / self._period_s) if self._period_s else 0
+        self.due_s = self._asked_s = self._free_s = max(now_s, self.due_s + periods * self._period_s)
+
 
 log = logging.getLogger(__name__)
 
@@ -132,3 +184,22 @@ class Clients:
     def _new_measured(self) -> Measured:
         workload, now_s = self._workload, asyncio.get_running_loop().time()
         return Measured(deadline_s=workload.deadline_s, period_s=workload.period_s, now_s=now_s)
+
+
+def report_of(clients: Clients, now_s: float) -> Report:
+    """Put a report together."""
+    measured, stretch = clients.measured, clients.stretch
+    return Report(
+        totals=Totals() + measured,
+        asking=clients.asking,
+        problem=measured.problem(now_s),
+        lately=measured.lately(now_s),
+        stretch=StretchReport(
+            number=stretch.number,
+            totals=Totals() + stretch.measured,
+            asking=stretch.asking,
+            histogram=stretch.measured.latency.encode().decode("ascii"),
+        )
+        if stretch.number
+        else None,
+    )

@@ -6,12 +6,23 @@ from pydantic import Field
 
 from backends.counting import HourRead
 from daemon.workloads.frame.messages import Message, ProcessSpec
-from daemon.workloads.readers.admission import Admission
-from daemon.workloads.readers.clients import Clients
 from daemon.workloads.readers.measuring import Lately, Totals
 from schemas.batch import Layout
 from schemas.config import ConditionsConfig, GroupConfig, VisitsConfig, Workload
 from schemas.config.section import Section
+
+
+class Admission(Message):
+    """So many clients may ask, each for this share of its time (above 0, up to 1).
+
+    stretch: the number of the stretch of time that is measured by itself, from the moment in which the process hears of
+    it; 0 while none is.
+    """
+
+    clients: int
+    share: float = 1.0
+    stretch: int = 0
+
 
 REPORT_EVERY_S = 0.25
 
@@ -84,22 +95,3 @@ class ReadReport(Message):
     """What answers have read since the message before of this kind; sent where the server does not count it."""
 
     hours: tuple[HourRead, ...]
-
-
-def report_of(clients: Clients, now_s: float) -> Report:
-    """Put a report together."""
-    measured, stretch = clients.measured, clients.stretch
-    return Report(
-        totals=Totals() + measured,
-        asking=clients.asking,
-        problem=measured.problem(now_s),
-        lately=measured.lately(now_s),
-        stretch=StretchReport(
-            number=stretch.number,
-            totals=Totals() + stretch.measured,
-            asking=stretch.asking,
-            histogram=stretch.measured.latency.encode().decode("ascii"),
-        )
-        if stretch.number
-        else None,
-    )

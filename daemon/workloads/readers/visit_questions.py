@@ -10,9 +10,8 @@ import numpy as np
 from lsst.sphgeom import Angle, Circle, UnitVector3d
 
 from backends.visits.base import VisitStore
-from daemon.workloads.readers.refresh import BackgroundRefresh
-from daemon.workloads.visits.pixels import region_of
-from daemon.workloads.visits.sphere import displaced, unit, within
+from daemon.workloads.readers.questions import BackgroundRefresh
+from daemon.workloads.visits.sphere import displaced, region_of, unit, within
 from schemas.config.visits import VisitsConfig
 from schemas.config.workloads import Workload, WorkloadKind
 from schemas.readings import Array

@@ -5,8 +5,8 @@ from typing import Any
 
 from daemon.workloads.frame.messages import Message
 from daemon.workloads.frame.runner import Run
+from daemon.workloads.snapshots.board import figures
 from daemon.workloads.snapshots.data import Data
-from daemon.workloads.snapshots.figures import figures
 from daemon.workloads.snapshots.messages import Loading, Measured, Noted, Tick, Troubled
 from schemas.api.snapshots import (
     CliffPoint,

@@ -1,9 +1,12 @@
-"""Runs of snapshot readers in a daemon: one at a time."""
+"""Runs of snapshot readers in a daemon, one at a time: their settings as words of a command, and their archive."""
 
 import asyncio
+import json
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 from backends.base import StoreFacts
@@ -11,16 +14,71 @@ from daemon.core.configuration import LoadedConfig
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.core.process.processor import machine
+from daemon.workloads.frame.archive import Files, RunArchive
 from daemon.workloads.frame.messages import Message
-from daemon.workloads.frame.runner import Runner, WorkloadBusy, WorkloadRefused
-from daemon.workloads.frame.supervised import ProcessFailed, WorkloadProcess
-from daemon.workloads.snapshots.archive import snapshots_archive
-from daemon.workloads.snapshots.command_line import command_of, with_changes
+from daemon.workloads.frame.runner import ProcessFailed, Runner, WorkloadBusy, WorkloadProcess, WorkloadRefused
 from daemon.workloads.snapshots.messages import MESSAGES, Spec, Tick, Troubled
 from daemon.workloads.snapshots.progress import SnapshotsProgress
-from schemas.api.snapshots import SnapshotSettings, SnapshotsStatus, SnapshotsSummary
+from schemas.api.snapshots import SnapshotSettings, SnapshotsRun, SnapshotsStatus, SnapshotsSummary
 from schemas.checking.dsn import Feature, unsupported
 from schemas.states import RunState
+
+FOLDER = "snapshots"
+
+
+def snapshots_archive(state_dir: Path) -> RunArchive[SnapshotsRun, SnapshotsSummary]:
+    """The archive below a state folder."""
+    return RunArchive(state_dir / FOLDER, SnapshotsRun, summary_of)
+
+
+def summary_of(record: SnapshotsRun, _: Files) -> SnapshotsSummary:
+    """A line of the list."""
+    settings = record.settings
+    return SnapshotsSummary(
+        id=record.id,
+        began_ns=record.began_ns,
+        ended_ns=record.ended_ns,
+        state=record.state,
+        problem=record.problem,
+        layout=settings.layout,
+        folders=settings.folders,
+        channels=settings.channels,
+        clients=settings.clients,
+        cycles=record.figures.cycles,
+        efficiency=record.figures.efficiency,
+        rows_asked=settings.rows_asked,
+        cliff=record.cliff,
+    )
+
+
+def with_changes(changes: Mapping[str, Any]) -> SnapshotSettings:
+    """The defaults with some fields changed; all is checked.
+
+    Raises:
+        pydantic.ValidationError: they do not fit together.
+    """
+    # Strictly, and by way of JSON, as a configuration is checked: `"clients": "100"` does not pass.
+    return SnapshotSettings.model_validate_json(json.dumps(dict(changes)), strict=True)
+
+
+def command_of(settings: SnapshotSettings, *more: str) -> str:
+    """The command that repeats a run; `more` are further words of it."""
+    words = ["triggerlog", "snapshots", "run", *more]
+    for name, value in settings.model_dump(mode="json", by_alias=True, exclude_defaults=True).items():
+        words += _option(name.replace("_", "-"), value)
+    return shlex.join(words)
+
+
+def _option(name: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [f"--{name}" if value else f"--no-{name}"]
+    return [f"--{name.removesuffix('-s')}", _number(value) if isinstance(value, float) else str(value)]
+
+
+def _number(value: float) -> str:
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
 
 WRITE_EVERY_S = 30.0
 """What was measured is written down so often while a run goes on."""

@@ -4,18 +4,244 @@ The record has everything but the visits and the compactions: those stand in the
 comes, so that a process that is killed leaves them.
 """
 
-from collections.abc import Iterator, Sequence
+import csv
+import os
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
+from pydantic import BaseModel
 
 from backends.folder_lock import FolderInUse, FolderLock
 from daemon.workloads.frame.archive import Files, RunArchive, read_record
-from daemon.workloads.visits.csv_rows import CsvRows, count_in, rows_in
-from daemon.workloads.visits.series import DTYPE
 from schemas.api.visits import Compaction, TileMeasure, VisitMeasure, VisitsRun, VisitsSummary
 from schemas.readings import Array
+
+# --- what was measured, in memory ------------------------------------------------------------------------------------
+# A numpy column a field, a visit an element. Python objects of 100,000 visits would take hundreds of megabytes of the
+# logger's process; these take a hundredth.
+
+MOST = 2**18
+"""Visits that are held, 37 MB of them: at the paper's cadence a year. Of a longer run these are the last, and the CSV
+has all."""
+FIRST = 1024
+
+_TYPES = {int: "<i8", float: "<f4", bool: "?"}
+_WIDE = {"time_ns": "<i8", "ra": "<f8", "decl": "<f8"}
+DTYPE = np.dtype(
+    [
+        (name, _WIDE.get(name) or _TYPES[field.annotation])  # type: ignore[index]
+        for name, field in VisitMeasure.model_fields.items()
+    ]
+)
+"""The fields of VisitMeasure; seconds as float32, which keeps them to a tenth of a microsecond."""
+
+
+class Series:
+    """Grows by a visit at a time."""
+
+    def __init__(self) -> None:
+        self._rows = np.empty(FIRST, DTYPE)
+        self._n = 0
+
+    def __len__(self) -> int:
+        return self._n
+
+    @property
+    def rows(self) -> Array:
+        """What is held, DTYPE, in the order it came; a view, which later visits leave as it is."""
+        return self._rows[: self._n]
+
+    def add(self, measure: VisitMeasure) -> None:
+        """Take a visit."""
+        if self._n == len(self._rows):
+            self._make_room()
+        self._rows[self._n] = tuple(measure.__dict__[name] for name in DTYPE.names or ())
+        self._n += 1
+
+    def take(self, rows: Array) -> None:
+        """Take many: DTYPE, shape (visits,)."""
+        kept = np.concatenate([self.rows, rows])[-MOST:]
+        self._rows, self._n = kept, len(kept)
+
+    def cut(self, visit: int) -> None:
+        """Forget visits from one on; they are in order."""
+        # A new array: whoever holds a view of the old one keeps what it saw.
+        self._n = int(np.searchsorted(self.rows["visit"], visit))
+        self._rows = self._rows.copy()
+
+    def column(self, name: str) -> Array:
+        """One field of all that is held."""
+        return self.rows[name]
+
+    def _make_room(self) -> None:
+        # A new array each time: whoever holds a view of the old one keeps what it saw.
+        kept = self.rows[self._n // 8 :] if self._n >= MOST else self.rows
+        wider = np.empty(min(max(FIRST, 2 * self._n), MOST), DTYPE)
+        wider[: len(kept)] = kept
+        self._rows, self._n = wider, len(kept)
+
+
+def measure_of(row: Array) -> VisitMeasure:
+    """One element as what was measured."""
+    return VisitMeasure(**dict(zip(DTYPE.names or (), row.tolist(), strict=True)))
+
+
+def rows_of(columns: Mapping[str, Array]) -> Array:
+    """Put columns together: DTYPE, shape (visits,)."""
+    rows = np.empty(len(next(iter(columns.values()))), DTYPE)
+    for name in DTYPE.names or ():
+        rows[name] = columns[name]
+    return rows
+
+
+# --- rows of a model as lines of a CSV -------------------------------------------------------------------------------
+
+_READS: dict[Any, Callable[[str], Any]] = {int: int, float: float, str: str, bool: lambda text: text == "1"}
+
+
+class CsvRows:
+    """A CSV that is written, and goes on where it ended.
+
+    Args:
+        path: made with the first row.
+        model: its fields are the columns.
+
+    """
+
+    def __init__(self, path: Path, model: type[BaseModel]) -> None:
+        self._path = path
+        self._names = tuple(model.model_fields)
+        self._file: TextIOWrapper | None = None
+
+    def open(self) -> TextIOWrapper:
+        """Make the file, if that is not so already.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if self._file is None:
+            self._file = _opened(self._path, self._names)
+        return self._file
+
+    def add(self, *rows: BaseModel) -> None:
+        """Write rows: with the kernel when this returns.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        file = self.open()
+        file.writelines(_line(row, self._names) for row in rows)
+        file.flush()
+
+    def cut(self, least: int) -> None:
+        """Take out the rows whose first column, which ascends, is `least` or more.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.close()
+        if self._path.exists():
+            with self._path.open("rb+") as file:
+                file.truncate(_place(file, least))
+
+    def close(self) -> None:
+        """Give the file back; it can be opened again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def rows_in(path: Path, model: type[BaseModel]) -> Iterator[dict[str, Any]]:
+    """The rows of a CSV, in order; none where there is no such file.
+
+    Raises:
+        ValueError: it has other columns.
+    """
+    if not path.exists():
+        return
+    lines = csv.reader(_whole_lines(path))
+    header = tuple(next(lines, ()))
+    if not header:
+        return
+    if header != tuple(model.model_fields):
+        raise ValueError(f"{path} has other columns than this version's; read it with the version that wrote it")
+    reads = [_READS[field.annotation] for field in model.model_fields.values()]
+    for row in lines:
+        if len(row) != len(reads):
+            raise ValueError(f"{path} has a row with {len(row)} fields instead of {len(reads)}; take that row out")
+        yield {name: read(text) for name, read, text in zip(header, reads, row, strict=True)}
+
+
+def count_in(path: Path) -> int:
+    """How many whole rows a CSV has; 0 where there is none."""
+    try:
+        with path.open("rb") as file:
+            chunks = iter(lambda: file.read(2**20), b"")
+            return max(0, sum(chunk.count(b"\n") for chunk in chunks) - 1)
+    except FileNotFoundError:
+        return 0
+
+
+def _place(file: BinaryIO, least: int) -> int:
+    """Where the first row begins whose first column is `least` or more, or a last line that was cut short."""
+
+    def line_at(offset: int) -> tuple[int, bytes]:
+        """The first line that begins there or after it, and where."""
+        file.seek(offset - 1)
+        file.readline()
+        return file.tell(), file.readline()
+
+    def is_after(offset: int) -> bool:
+        _, line = line_at(offset)
+        return not line.endswith(b"\n") or int(line.split(b",", 1)[0]) >= least
+
+    file.seek(0)
+    header = len(file.readline())
+    # Some tens of lines are read, of however many there are.
+    offsets = range(header, file.seek(0, os.SEEK_END))
+    return line_at(header + bisect_left(offsets, True, key=is_after))[0] if header else 0
+
+
+def _line(row: BaseModel, names: tuple[str, ...]) -> str:
+    # Six digits of a second are microseconds; what a spreadsheet reads is what was measured.
+    return ",".join(_text(row.__dict__[name]) for name in names) + "\n"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return f"{value:.6f}" if isinstance(value, float) else str(value)
+
+
+def _opened(path: Path, names: tuple[str, ...]) -> TextIOWrapper:
+    """Open a CSV to go on with, without what a crash left of its last line."""
+    with path.open("ab+") as file:
+        size = file.seek(0, os.SEEK_END)
+        at = max(0, size - 2**16)
+        file.seek(at)
+        end = at + file.read().rfind(b"\n") + 1
+        if end < size:
+            file.truncate(end)
+    opened = path.open("a", encoding="ascii", newline="")
+    if end == 0:
+        opened.write(",".join(names) + "\n")
+        opened.flush()
+    return opened
+
+
+def _whole_lines(path: Path) -> Iterator[str]:
+    with path.open(encoding="ascii", errors="replace", newline="") as file:
+        for line in file:
+            if line.endswith("\n"):
+                yield line
+
+
+# --- the archive -----------------------------------------------------------------------------------------------------
 
 FOLDER = "visits"
 CSV, TILES, COMPACTIONS, REPORT = ".csv", ".tiles.csv", ".compactions.csv", ".html"

@@ -22,10 +22,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daemon.workloads.visits.cadence import first_at, time_of
+from daemon.workloads.visits.settings import first_at, time_of
 from daemon.workloads.visits.sky import SOUTH_POLE, Sky
-from daemon.workloads.visits.sphere import displaced, within
-from daemon.workloads.visits.tiles import area_factor
+from daemon.workloads.visits.sphere import area_factor, displaced, within
 from schemas.readings import Array
 from schemas.visits.survey import DAY_NS, HEMISPHERE_SR, Survey
 from schemas.visits.tables import IndexMode

@@ -6,7 +6,7 @@ from pathlib import Path
 from pydantic import Field
 
 from daemon.workloads.frame.messages import Message, ProcessSpec
-from daemon.workloads.frame.supervised import WorkloadProcess
+from daemon.workloads.frame.runner import WorkloadProcess
 from schemas.api.visits import Compaction, TableSize, TileMeasure, VisitMeasure
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig

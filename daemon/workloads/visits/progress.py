@@ -11,8 +11,7 @@ import numpy as np
 
 from daemon.workloads.frame.messages import Message
 from daemon.workloads.frame.runner import Run
-from daemon.workloads.visits.archive import RunWriter, VisitsArchive
-from daemon.workloads.visits.cadence import gap_ns
+from daemon.workloads.visits.archive import RunWriter, Series, VisitsArchive, measure_of
 from daemon.workloads.visits.facts import expected
 from daemon.workloads.visits.messages import (
     Begun,
@@ -25,7 +24,7 @@ from daemon.workloads.visits.messages import (
     Visiting,
     Waiting,
 )
-from daemon.workloads.visits.series import Series, measure_of
+from daemon.workloads.visits.settings import gap_ns
 from schemas.api.visits import Compaction, Line, TableSize, VisitMeasure, VisitsRun, VisitsStatus
 from schemas.config.visits import Cadence, VisitsConfig
 from schemas.states import RunState, VisitsPhase

@@ -12,9 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from daemon.workloads.visits.cadence import time_of
-from daemon.workloads.visits.pixels import htm, indexes
-from daemon.workloads.visits.sphere import degrees, displaced, unit, within
+from daemon.workloads.visits.settings import time_of
+from daemon.workloads.visits.sphere import degrees, displaced, htm, indexes, unit, within
 from schemas.readings import Array
 from schemas.visits.survey import FIRST_NEW_ID, Survey
 

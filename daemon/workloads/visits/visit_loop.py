@@ -16,7 +16,6 @@ from backends.ending import done_before
 from backends.visits.base import VisitDone, VisitStore
 from daemon.web.backoff import Backoff
 from daemon.workloads.frame.messages import Message
-from daemon.workloads.visits.cadence import gap_ns, time_of
 from daemon.workloads.visits.messages import (
     Begun,
     Compacting,
@@ -29,11 +28,11 @@ from daemon.workloads.visits.messages import (
     Visiting,
     Waiting,
 )
+from daemon.workloads.visits.settings import gap_ns, time_of
 from daemon.workloads.visits.sky import Exposure, Sky
+from daemon.workloads.visits.sphere import tiles_of
 from daemon.workloads.visits.tile import Past, step_of
-from daemon.workloads.visits.tiles import tiles_of
-from daemon.workloads.visits.worker_messages import Draw
-from daemon.workloads.visits.workers import Crew, WorkerDied
+from daemon.workloads.visits.workers import Crew, Draw, WorkerDied
 from schemas.api.visits import COUNTS, TIMES, Compaction, TileMeasure, VisitMeasure
 from schemas.config.visits import Cadence, VisitsConfig
 from schemas.visits.records import Compacted, VisitRecord

@@ -2,23 +2,75 @@
 
 import asyncio
 import os
+import selectors
+import signal
 import sys
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from typing import Protocol
 
+import uvloop
+
+from backends import open_visit_store
 from backends.base import StoreError, StoreUnavailable
 from backends.visits.base import VisitStore
 from daemon.core.outcome import reason_of
-from daemon.core.process.children import Child
-from daemon.workloads.frame.messages import LONGEST_LINE
-from daemon.workloads.visits.association import Detections, detections
+from daemon.core.process.children import Child, end_with, forked
+from daemon.workloads.frame.messages import LONGEST_LINE, Message, decoder
 from daemon.workloads.visits.messages import Spec
 from daemon.workloads.visits.sky import Exposure, Sky
-from daemon.workloads.visits.tile import Past, TileWork
-from daemon.workloads.visits.tiles import tiles_of
-from daemon.workloads.visits.worker_messages import Answer, Do, Draw, Drawn, Tiled, TileRefused, read_answer
+from daemon.workloads.visits.sphere import tiles_of
+from daemon.workloads.visits.tile import Detections, Past, TileWork, detections
 from schemas.api.visits import TileMeasure
 from schemas.config.visits import Connections, VisitsConfig, Workers
+
+# --- messages --------------------------------------------------------------------------------------------------------
+# In the lines of `daemon.workloads.frame.messages`. A worker gets a `Spec` first, then for each visit a `Draw`, and a
+# `Do` for tiles; it answers a `Drawn`, and a `Tiled` or a `TileRefused` for each tile. `Draw` comes before the visit's
+# time begins, as image analysis does.
+
+
+class Draw(Message):
+    """Draw a visit's exposure. last_object_id, last_source_id: given away before it."""
+
+    visit: int
+    last_object_id: int
+    last_source_id: int
+
+
+class Do(Message):
+    """Do these tiles of the visit that was drawn, by their numbers."""
+
+    past: Past
+    tiles: tuple[int, ...]
+
+
+class Drawn(Message):
+    """The visit can begin."""
+
+    visit: int
+
+
+class Tiled(Message):
+    """A tile is done."""
+
+    tile: TileMeasure
+
+
+class TileRefused(Message):
+    """A tile was not done, for that reason; again: trying again may help."""
+
+    reason: str
+    again: bool
+
+
+Order = Draw | Do
+Answer = Drawn | Tiled | TileRefused
+
+read_order = decoder(Draw, Do)
+read_answer = decoder(Drawn, Tiled, TileRefused)
+
+
+# --- the crew --------------------------------------------------------------------------------------------------------
 
 
 class WorkerDied(Exception):
@@ -203,3 +255,128 @@ async def _all_of(parts: Iterable[Coroutine[None, None, None]]) -> None:
     if failures:
         # What trying again cannot fix goes first.
         raise min(failures, key=lambda failure: isinstance(failure, StoreUnavailable | WorkerDied))
+
+
+# --- a worker --------------------------------------------------------------------------------------------------------
+# A process that stays and does tiles itself, or one that forks another for each tile. The one that forks never runs an
+# event loop and never has a thread, so that what it forks is whole; each of those has an event loop and a connection of
+# its own, and ends with its tile.
+
+MOST_AT_ONCE = 64
+"""Processes of tiles that run at once: a PostgreSQL takes 100 connections by default, a MariaDB 151."""
+
+_ANSWER_MOST = 2**16
+
+
+def store_of(spec: Spec) -> VisitStore:
+    """A store of this process's own."""
+    return open_visit_store(spec.database, spec.visits, state_dir=spec.state_dir, password=spec.password)
+
+
+def work(orders: Iterable[bytes], answers: int) -> None:
+    """Do as ordered until there are no more orders; the first line is the Spec.
+
+    answers: file descriptor that gets the answers.
+    """
+    lines = iter(orders)
+    first = next(lines, None)
+    if first is None:
+        return
+    spec = Spec.read(first)
+    end_with(spec.parent)
+    if spec.visits.workers is Workers.FORK:
+        _fork(spec, lines, answers)
+    else:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            _stay(spec, lines, answers, runner)
+
+
+def _stay(spec: Spec, lines: Iterator[bytes], answers: int, runner: asyncio.Runner) -> None:
+    """Do tiles over one connection, which lasts as long as is configured."""
+    sky, store = Sky(spec.visits.survey), store_of(spec)
+    visit: Visit | None = None
+    for line in lines:
+        order = read_order(line)
+        if isinstance(order, Draw):
+            if spec.visits.connections is Connections.PER_VISIT:
+                runner.run(store.close())
+            visit = Visit.drawn(spec.visits, sky, order)
+            _say(answers, Drawn(visit=order.visit))
+        else:
+            assert visit is not None
+            for tile in order.tiles:
+                _say(answers, runner.run(_do(spec, store, visit, order.past, tile)))
+    runner.run(store.close())
+
+
+async def _do(spec: Spec, store: VisitStore, visit: Visit, past: Past, tile: int) -> Tiled | TileRefused:
+    try:
+        await store.connect()
+        return Tiled(tile=await TileWork(store, spec.visits, visit.detected, past).do(visit.tiles[tile]))
+    except StoreError as error:
+        return TileRefused(reason=str(error), again=isinstance(error, StoreUnavailable))
+
+
+def _fork(spec: Spec, lines: Iterator[bytes], answers: int) -> None:
+    """Fork a process for each tile."""
+    sky = Sky(spec.visits.survey)
+    store_of(spec)  # what has been imported by now is in every process that is forked
+    visit: Visit | None = None
+    for line in lines:
+        order = read_order(line)
+        if isinstance(order, Draw):
+            visit = Visit.drawn(spec.visits, sky, order)
+            _say(answers, Drawn(visit=order.visit))
+        else:
+            assert visit is not None
+            _fork_all(spec, visit, order.past, order.tiles, answers)
+
+
+def _fork_all(spec: Spec, visit: Visit, past: Past, tiles: tuple[int, ...], answers: int) -> None:
+    """Keep up to MOST_AT_ONCE processes running until all tiles are answered."""
+    waiting = iter(tiles)
+    with selectors.DefaultSelector() as running:
+        for tile in tiles[:MOST_AT_ONCE]:
+            _start(running, spec, visit, past, next(waiting, tile))
+        while running.get_map():
+            for key, _ in running.select():
+                running.unregister(key.fd)
+                pid, tile = key.data
+                os.write(answers, _answer_of(key.fd, pid, tile))
+                if (following := next(waiting, None)) is not None:
+                    _start(running, spec, visit, past, following)
+
+
+def _start(running: selectors.BaseSelector, spec: Spec, visit: Visit, past: Past, tile: int) -> None:
+    answer, mine = os.pipe()
+    pid = forked(lambda: os.write(mine, _one(spec, visit, past, tile).line()))
+    os.close(mine)
+    running.register(answer, selectors.EVENT_READ, (pid, tile))
+
+
+def _one(spec: Spec, visit: Visit, past: Past, tile: int) -> Tiled | TileRefused:
+    async def do() -> Tiled | TileRefused:
+        store = store_of(spec)
+        try:
+            return await _do(spec, store, visit, past, tile)
+        finally:
+            await store.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(do())
+
+
+def _answer_of(answer: int, pid: int, tile: int) -> bytes:
+    """What a tile's process said, or that it died; it has closed its pipe, or will at once."""
+    with os.fdopen(answer, "rb") as pipe:
+        line = pipe.read(_ANSWER_MOST)
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code == 0:
+        return line
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    return TileRefused(reason=f"the process of tile {tile} {how}", again=True).line()
+
+
+def _say(answers: int, answer: Drawn | Tiled | TileRefused) -> None:
+    os.write(answers, answer.line())

@@ -20,7 +20,7 @@ from backends.kinds import KINDS
 from backends.mysql.server.address import address_of, connect
 from backends.throwaway.mongodb import ThrowawayMongodb
 from backends.visits.base import StatementTooLong, VisitStore
-from daemon.workloads.frame.supervised import ProcessRefused
+from daemon.workloads.frame.runner import ProcessRefused
 from daemon.workloads.visits.messages import Visited, spec_of, visits_process
 from schemas.checking.dsn import Backend
 from schemas.config import DatabaseConfig

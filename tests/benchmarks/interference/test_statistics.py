@@ -21,9 +21,17 @@ from benchmarks.interference.statistics.estimate import (
 )
 from benchmarks.interference.statistics.verdicts import TOO_WIDE, verdict
 from benchmarks.report.chart import drawing
-from daemon.workloads.interference.archive import summary_of
-from daemon.workloads.interference.blocks import dealt, planned, seconds_of, staffed
-from daemon.workloads.interference.command_line import command_of, experiment_of, workload_of, workload_words
+from daemon.workloads.interference.experiment import (
+    command_of,
+    dealt,
+    experiment_of,
+    planned,
+    seconds_of,
+    staffed,
+    workload_of,
+    workload_words,
+)
+from daemon.workloads.interference.runner import summary_of
 from schemas.api.interference import Block, Dose, Experiment, Mean, Ratio, Record
 from schemas.checking.problems import ConfigError
 from schemas.config import Workload

@@ -33,8 +33,8 @@ from benchmarks.visits.report import seconds as seconds_words
 from benchmarks.visits.statistics.baseline import FLAT, Figures, Flatness, against, best_of, flatness, upkeep
 from benchmarks.visits.statistics.estimate import Interval, bend, ends, mean, ratio, slope_ratio, spread
 from benchmarks.visits.statistics.findings import PAIRS, findings, warm
-from daemon.workloads.visits.cadence import time_of
 from daemon.workloads.visits.figures import line
+from daemon.workloads.visits.settings import time_of
 from schemas.api.visits import Compaction, Line
 from schemas.checking.dsn import Backend
 from schemas.config.visits import VisitsConfig

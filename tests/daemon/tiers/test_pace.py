@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from daemon.tiers.pace import MIB, Allowance, Paced
-from daemon.workloads.readers.governor.governor import LEAST_DOSE, NOTHING_SEEN, Seen
+from daemon.workloads.readers.governor import LEAST_DOSE, NOTHING_SEEN, Seen
 from schemas.config.readers import GovernorConfig
 
 

@@ -9,8 +9,8 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from daemon.workloads.visits.curves import curves
-from daemon.workloads.visits.series import rows_of
+from daemon.workloads.visits.archive import rows_of
+from daemon.workloads.visits.figures import curves
 from dashboard.feed.client import Daemon, DaemonApi
 from dashboard.feed.hub import Hub
 from dashboard.tabs.runs import newer

@@ -9,13 +9,7 @@ import psutil
 import pytest
 
 from daemon.workloads.frame.messages import Stop, decoder
-from daemon.workloads.frame.supervised import (
-    CommandEnded,
-    ProcessFailed,
-    ProcessRefused,
-    WorkloadProcess,
-    run_command,
-)
+from daemon.workloads.frame.runner import CommandEnded, ProcessFailed, ProcessRefused, WorkloadProcess, run_command
 from schemas.config import DatabaseConfig
 from tests.support.counting_process import Add, Counted, Spec
 from tests.support.pipelines import eventually

@@ -13,13 +13,12 @@ from daemon.core.configuration import load_config
 from daemon.core.monitoring.events import Events
 from daemon.pipeline.pipeline import Pipeline
 from daemon.workloads.frame.runner import WorkloadBusy
-from daemon.workloads.interference.blocks import Planned
 from daemon.workloads.interference.counters import read_counters
+from daemon.workloads.interference.experiment import Planned
 from daemon.workloads.interference.run import Beside, ExperimentRun, _Stopped
 from daemon.workloads.interference.runner import ExperimentRunner
-from daemon.workloads.readers.manager import Readers
+from daemon.workloads.readers.manager import Figures, Readers
 from daemon.workloads.readers.measuring import Totals
-from daemon.workloads.readers.reader import Figures
 from schemas.api.interference import Experiment
 from schemas.api.status import Status
 from schemas.states import ExperimentPhase, ReaderState, RunState

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemon.workloads.readers.admission import Admission
-from daemon.workloads.readers.governor.governor import LEAST_DOSE, Governor, Seen, shared_out
+from daemon.workloads.readers.governor import LEAST_DOSE, Governor, Seen, shared_out
+from daemon.workloads.readers.messages import Admission
 from schemas.config.readers import GovernorConfig
 
 CEILING_MS = 50.0

@@ -1,8 +1,7 @@
 import pytest
 
 from daemon.core.monitoring.metrics import Latencies
-from daemon.workloads.readers.governor.governor import NOTHING_SEEN, Seen
-from daemon.workloads.readers.governor.writing import Counted, Writing
+from daemon.workloads.readers.governor import NOTHING_SEEN, Counted, Seen, Writing
 
 SECOND_NS = 1_000_000_000
 

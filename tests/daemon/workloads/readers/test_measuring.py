@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from backends.ending import end_tasks
 from daemon.workloads.frame.messages import decoder
-from daemon.workloads.readers.admission import Admission
-from daemon.workloads.readers.clients import Clients
+from daemon.workloads.readers.clients import Clients, report_of
+from daemon.workloads.readers.manager import Figures
 from daemon.workloads.readers.measuring import Measured, new_histogram, percentiles_ms, record
-from daemon.workloads.readers.messages import Report, report_of
-from daemon.workloads.readers.reader import Figures
+from daemon.workloads.readers.messages import Admission, Report
 from schemas.config import Workload
 from schemas.config.workloads import WorkloadKind
 from tests.support.pipelines import eventually

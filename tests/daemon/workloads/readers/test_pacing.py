@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.workloads.readers.pacing import FAILED_PAUSE_S, Pace
+from daemon.workloads.readers.clients import FAILED_PAUSE_S, Pace
 
 TAKES = st.lists(st.floats(0, 30), min_size=1, max_size=30)
 

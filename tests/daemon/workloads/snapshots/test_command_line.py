@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from daemon.tools.commands import snapshots
-from daemon.workloads.snapshots.command_line import command_of, with_changes
+from daemon.workloads.snapshots.runner import command_of, with_changes
 from schemas.api.snapshots import SnapshotSettings
 
 CHANGES = st.fixed_dictionaries(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from daemon.workloads.snapshots.figures import figures, rate_between, slipped
+from daemon.workloads.snapshots.board import figures, rate_between, slipped
 from schemas.api.snapshots import SnapshotCycles, SnapshotSample, SnapshotSettings
 
 SETTINGS = SnapshotSettings(clients=2, chunk_s=5, cycles=3, scale=0.1)

@@ -18,7 +18,7 @@ from backends.folders.base import FoldersStore
 from backends.kinds import KINDS
 from backends.throwaway.base import ThrowawayServer
 from daemon.workloads.frame.messages import Message
-from daemon.workloads.frame.supervised import WorkloadProcess
+from daemon.workloads.frame.runner import WorkloadProcess
 from daemon.workloads.snapshots.data import SOURCE, Data
 from daemon.workloads.snapshots.messages import Loading, Spec, Tick
 from daemon.workloads.snapshots.progress import SnapshotsProgress

@@ -11,8 +11,18 @@ import pytest
 from daemon.tools.visits.parquet import write_parquet
 from daemon.tools.visits.tables import state_words
 from daemon.workloads.frame.archive import ID, RecordDamaged
-from daemon.workloads.visits.archive import RunWriter, VisitsArchive, VisitsInUse, read_csv, read_run
-from daemon.workloads.visits.curves import curves
+from daemon.workloads.visits.archive import (
+    DTYPE,
+    MOST,
+    RunWriter,
+    Series,
+    VisitsArchive,
+    VisitsInUse,
+    measure_of,
+    read_csv,
+    read_run,
+)
+from daemon.workloads.visits.figures import curves
 from daemon.workloads.visits.messages import (
     Begun,
     Compacting,
@@ -24,7 +34,6 @@ from daemon.workloads.visits.messages import (
     Waiting,
 )
 from daemon.workloads.visits.progress import RunProgress, remaining_s
-from daemon.workloads.visits.series import DTYPE, MOST, Series, measure_of
 from schemas.api.visits import COUNTS, Compaction, Line, TileMeasure, VisitMeasure
 from schemas.config.visits import Cadence, VisitsConfig
 from schemas.states import RunState, VisitsPhase

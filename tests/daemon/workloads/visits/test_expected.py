@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from backends import open_visit_store
-from daemon.workloads.visits.cadence import time_of
 from daemon.workloads.visits.expected import mean_overlap, rows
 from daemon.workloads.visits.facts import expected
+from daemon.workloads.visits.settings import time_of
 from daemon.workloads.visits.sky import Sky
-from daemon.workloads.visits.tiles import area_factor, tiles_of
+from daemon.workloads.visits.sphere import area_factor, tiles_of
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.visits.survey import DAY_NS, Survey

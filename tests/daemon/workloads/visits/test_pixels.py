@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lsst.sphgeom import Mq3cPixelization, UnitVector3d
 
-from daemon.workloads.visits.pixels import coarse, indexes
+from daemon.workloads.visits.sphere import coarse, indexes
 
 CORNERS = np.array([(x, y, z) for x in (-1, 0, 1) for y in (-1, 0, 1) for z in (-1, 0, 1) if (x, y, z) != (0, 0, 0)])
 

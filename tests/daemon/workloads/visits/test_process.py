@@ -12,7 +12,7 @@ import pytest
 from backends import open_visit_store
 from backends.visits.base import VisitsLocked
 from daemon.workloads.frame.messages import Message
-from daemon.workloads.frame.supervised import ProcessRefused
+from daemon.workloads.frame.runner import ProcessRefused
 from daemon.workloads.visits.messages import Begun, Sizes, Visited, Visiting, Waiting, spec_of, visits_process
 from schemas.api.visits import VisitMeasure
 from schemas.config import DatabaseConfig

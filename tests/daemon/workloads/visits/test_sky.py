@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from daemon.workloads.visits import values
-from daemon.workloads.visits.cadence import first_at, time_of, visits_in
-from daemon.workloads.visits.pixels import htm, indexes
+from daemon.workloads.visits import tile
+from daemon.workloads.visits.settings import first_at, time_of, visits_in
 from daemon.workloads.visits.sky import SOUTH_POLE, Sky
-from daemon.workloads.visits.sphere import degrees, dot, unit, within
+from daemon.workloads.visits.sphere import degrees, dot, htm, indexes, unit, within
 from schemas.config.visits import VisitsConfig
 from schemas.visits.survey import Survey
 from schemas.visits.tables import DIA_FORCED_SOURCE, DIA_OBJECT, DIA_OBJECT_LAST, DIA_SOURCE, LAST_DTYPE
@@ -196,7 +195,7 @@ def test_a_place_that_a_store_gives_back_has_the_same_bits_whatever_stands_besid
 
 @pytest.mark.parametrize("table", [DIA_OBJECT, DIA_SOURCE, DIA_FORCED_SOURCE, DIA_OBJECT_LAST], ids=lambda t: t.name)
 def test_filled_columns_have_finite_numbers_that_differ_and_the_others_none(table):
-    rows = values.filled(table, 501, (1, 2, 3))
+    rows = tile.filled(table, 501, (1, 2, 3))
     assert (rows.dtype, rows.shape) == (table.dtype, (501,))
     for column in table.columns:
         if column.filled:
@@ -204,18 +203,18 @@ def test_filled_columns_have_finite_numbers_that_differ_and_the_others_none(tabl
             assert len(np.unique(rows[column.name])) > (80 if column.dtype == "<i4" else 480)
         elif column.name in rows.dtype.names:
             assert not rows[column.name].any()
-    assert rows.tobytes() == values.filled(table, 501, (1, 2, 3)).tobytes()
-    assert rows.tobytes() != values.filled(table, 501, (1, 2, 4)).tobytes()
-    assert len(values.filled(table, 0, (1,))) == 0
+    assert rows.tobytes() == tile.filled(table, 501, (1, 2, 3)).tobytes()
+    assert rows.tobytes() != tile.filled(table, 501, (1, 2, 4)).tobytes()
+    assert len(tile.filled(table, 0, (1,))) == 0
 
 
 def test_filled_columns_do_not_compress_so_that_storage_cannot_cheat():
-    rows = values.filled(DIA_SOURCE, 1000, (7,))
+    rows = tile.filled(DIA_SOURCE, 1000, (7,))
     assert len(zlib.compress(rows.tobytes())) > 0.6 * rows.nbytes
 
 
 def test_numbers_have_the_size_of_what_they_stand_for():
-    rows = values.filled(DIA_SOURCE, 1000, (7,))
+    rows = tile.filled(DIA_SOURCE, 1000, (7,))
     assert (rows["psRa"] >= 0).all()
     assert (rows["psRa"] < 360).all()
     assert (rows["psDecl"] >= -90).all()

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lsst.sphgeom import UnitVector3d
 
-from daemon.workloads.visits.sphere import degrees, displaced, unit
-from daemon.workloads.visits.tiles import area_factor, tiles_of
+from daemon.workloads.visits.sphere import area_factor, degrees, displaced, tiles_of, unit
 
 RADIUS = math.radians(1.75)
 AXIS = st.floats(-1, 1, allow_nan=False)

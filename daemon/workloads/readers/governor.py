@@ -7,12 +7,21 @@ client for a part of the time: on a small machine a single client that asks with
 A question that runs when its client is held back is answered: the dose decides when the next one is asked.
 """
 
+import asyncio
 import math
+import time
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from daemon.workloads.readers.admission import Admission
+from daemon.core.monitoring.events import Events
+from daemon.core.monitoring.metrics import percentile_of
+from daemon.pipeline.pipeline import Pipeline
+from daemon.workloads.readers.manager import Readers
+from daemon.workloads.readers.messages import Admission
+from schemas.api.status import GovernorStatus
 from schemas.config.readers import GovernorConfig
+from schemas.readings import Array
 from schemas.states import GovernorState
 
 LEAST_DOSE = 1 / 64
@@ -229,3 +238,177 @@ def _ms(value: float) -> str:
 
 def _counted(triggers: int) -> str:
     return f"{triggers:,} trigger{'' if triggers == 1 else 's'}"
+
+
+# --- how the writing fares -------------------------------------------------------------------------------------------
+
+LASTING_NS = 10_000_000_000
+"""What a p99 of the status is over."""
+
+ENOUGH = 20
+"""Commit latencies that a p99 of the last period needs; at slow rates it is of as many periods as that takes."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A group at one moment.
+
+    fine: as `daemon.core.monitoring.metrics.Latencies.fine`, ever growing. waiting: triggers that wait.
+    """
+
+    fine: Array
+    waiting: int
+
+
+@dataclass
+class _Group:
+    """Looks of the last ten seconds, and when something was committed last or nothing waited."""
+
+    looks: deque[tuple[int, Array]] = field(default_factory=deque)
+    moved_ns: int = 0
+    total: int = 0
+
+
+class Writing:
+    """What the writing was like, of the group that is worst off; look about once a second."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Group] = {}
+
+    def look(self, monotonic_ns: int, groups: Mapping[str, Counted]) -> Seen:
+        """Look at all groups; the first look at one sees nothing of it but its backlog."""
+        seen = [self._group(monotonic_ns, name, counted) for name, counted in groups.items()]
+        return Seen(
+            p99_ms=max((one.p99_ms for one in seen if one.p99_ms is not None), default=None),
+            lasting_ms=max((one.lasting_ms for one in seen if one.lasting_ms is not None), default=None),
+            backlog=max((one.backlog for one in seen), default=0),
+        )
+
+    def _group(self, monotonic_ns: int, name: str, counted: Counted) -> Seen:
+        group = self._groups.setdefault(name, _Group())
+        fine, total = counted.fine.copy(), int(counted.fine.sum())
+        if total != group.total or not counted.waiting or not group.looks:
+            group.total, group.moved_ns = total, monotonic_ns
+        p99, lasting = _last_period(fine, group.looks), None
+        if group.looks:
+            lasting = percentile_of(fine - group.looks[0][1], 99)
+        while len(group.looks) > 1 and monotonic_ns - group.looks[1][0] >= LASTING_NS:
+            group.looks.popleft()
+        group.looks.append((monotonic_ns, fine))
+        # What waits while nothing is committed has no latency yet, but it has waited for so long already.
+        stalled_ms = (monotonic_ns - group.moved_ns) / 1e6
+        if stalled_ms:
+            p99, lasting = (max(stalled_ms, value or 0.0) for value in (p99, lasting))
+        return Seen(p99_ms=p99, lasting_ms=lasting, backlog=counted.waiting)
+
+
+def _last_period(fine: Array, looks: deque[tuple[int, Array]]) -> float | None:
+    """The p99 since the last look, or since an earlier one that has enough in between."""
+    since = None
+    for _, before in reversed(looks):
+        since = fine - before
+        if since.sum() >= ENOUGH:
+            break
+    return None if since is None else percentile_of(since, 99)
+
+
+# --- the governor at work in a daemon --------------------------------------------------------------------------------
+
+PERIOD_S = 1.0
+FIRST = Admission(clients=1)
+NOBODY_HELD = frozenset({GovernorState.IDLE, GovernorState.OFF})
+OPEN_FOR = 30
+"""Periods for which all may ask before that is news: who tries again what broke a ceiling does not tell each time."""
+
+
+class GovernorLoop:
+    """Looks at the writing, asks the governor, and tells the readers and the operator.
+
+    pipelines: by group; empty until the store is open.
+    """
+
+    def __init__(
+        self, ceilings: GovernorConfig, readers: Readers, events: Events, pipelines: Mapping[str, Pipeline]
+    ) -> None:
+        self._pipelines = pipelines
+        self._configured = ceilings
+        self._governor = Governor(ceilings)
+        self._writing = Writing()
+        self._readers = readers
+        self._events = events
+        self._is_holding_back = False
+        self._open_for = 0
+        self._readers.first = FIRST if ceilings.is_on else None
+
+    @property
+    def ceilings(self) -> GovernorConfig:
+        """The ceilings in force."""
+        return self._governor.ceilings
+
+    def configure(self, ceilings: GovernorConfig) -> None:
+        """Take over what the configuration says now; what was set by hand stays if that says what it said before."""
+        if ceilings != self._configured:
+            self._configured = ceilings
+            self._change(ceilings)
+
+    def set(self, ceilings: GovernorConfig) -> None:
+        """Keep these ceilings until others are set, the configuration is changed, or the daemon ends."""
+        if ceilings != self.ceilings:
+            self._change(ceilings)
+            self._events.info(f"the ceilings of the governor were set on request: {_described(ceilings)}")
+
+    def _change(self, ceilings: GovernorConfig) -> None:
+        self._governor.change(ceilings)
+        self._readers.first = FIRST if ceilings.is_on else None
+
+    def status(self) -> GovernorStatus:
+        """What it does now, and why."""
+        governor = self._governor
+        return GovernorStatus(
+            commit_p99_ms=governor.ceilings.commit_p99_ms,
+            backlog_triggers=governor.ceilings.backlog_triggers,
+            admitted=governor.admitted,
+            share=governor.share,
+            clients=governor.clients,
+            state=governor.state,
+            reason=governor.reason,
+        )
+
+    async def run(self) -> None:
+        """Govern until cancelled."""
+        while True:
+            self.step(time.monotonic_ns())
+            await asyncio.sleep(PERIOD_S)
+
+    def step(self, monotonic_ns: int) -> None:
+        """Govern for one period."""
+        seen = self._writing.look(monotonic_ns, counted(self._pipelines))
+        for name, admission in self._governor.step(seen, self._readers.wanting()).items():
+            self._readers[name].limit(admission if self.ceilings.is_on else None)
+        self._say_news()
+
+    def _say_news(self) -> None:
+        governor = self._governor
+        self._open_for = self._open_for + 1 if governor.state in (GovernorState.OPEN, *NOBODY_HELD) else 0
+        if governor.state is GovernorState.LOWERING and not self._is_holding_back:
+            self._is_holding_back = True
+            self._events.warning(f"readers are held back: {governor.reason}")
+        elif self._is_holding_back and (
+            self._open_for >= OPEN_FOR or governor.state in (GovernorState.IDLE, GovernorState.OFF)
+        ):
+            self._is_holding_back = False
+            self._events.info(f"readers are not held back any more: {governor.reason}")
+
+
+def counted(pipelines: Mapping[str, Pipeline]) -> dict[str, Counted]:
+    """What `Writing` looks at."""
+    return {name: Counted(pipeline.latencies.fine, pipeline.waiting.triggers) for name, pipeline in pipelines.items()}
+
+
+def _described(ceilings: GovernorConfig) -> str:
+    ceilings_in_words = []
+    if ceilings.commit_p99_ms is not None:
+        ceilings_in_words.append(f"at most {ceilings.commit_p99_ms:g} ms of commit p99")
+    if ceilings.backlog_triggers is not None:
+        ceilings_in_words.append(f"at most {ceilings.backlog_triggers:,} triggers that wait")
+    return " and ".join(ceilings_in_words) or "no ceiling, every reader may ask"
