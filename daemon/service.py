@@ -14,7 +14,7 @@ from backends.ending import end_tasks
 from daemon.alarms import AlarmKeeper, Marking
 from daemon.api import api_server
 from daemon.calibration.current import Calibrations
-from daemon.conditions.processes.servers import conditions_servers
+from daemon.conditions.servers import conditions_servers
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.api_token import write_token
 from daemon.core.configuration.database import conditions_store_of, durability_of, in_its_field, store_of

@@ -30,10 +30,10 @@ from benchmarks.command.report import report
 from benchmarks.conditions.measure import scenarios_for
 from benchmarks.conditions.scenarios import SCENARIOS
 from benchmarks.load.workload import GROUP, LOGGER
+from benchmarks.report.model import between, number, times
 from benchmarks.report.render import render, text
-from benchmarks.report.words import between, number, times
 from benchmarks.rounds.plan import MEASURES, PLANS
-from benchmarks.rounds.record import DAEMON, PAPER, UNVERSIONED, NoRun, Run, Way, run_of
+from benchmarks.rounds.summary import DAEMON, PAPER, UNVERSIONED, NoRun, Run, Way, run_of
 from daemon.core.configuration import load_config
 from daemon.tools.console import labelled, make_console
 from schemas.batch import Layout

@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from benchmarks.load.workload import INSTRUMENTS
-from benchmarks.report.words import counted, listed, milliseconds, number, percent, times
-from benchmarks.rounds.record import ASYNC_SUFFIX, BARE_LOOP, CEILING, DAEMON, PAPER, Latency, Run, Way
-from benchmarks.rounds.summary import Spread, spread
+from benchmarks.report.model import counted, listed, milliseconds, number, percent, times
+from benchmarks.rounds.summary import ASYNC_SUFFIX, BARE_LOOP, CEILING, DAEMON, PAPER, Latency, Run, Spread, Way, spread
 from schemas.batch import Durability, Layout
 from schemas.checking.dsn import Backend
 

@@ -11,8 +11,8 @@ from benchmarks.measures.contenders import measured
 from benchmarks.measures.governor import BLOCKS
 from benchmarks.measures.latency import windows
 from benchmarks.measures.pages import AUDIENCES
-from benchmarks.rounds import progress
 from benchmarks.rounds.plan import Plan
+from benchmarks.rounds.rounds import console, watchers
 from daemon.tools.console.progress import ProgressBar
 from schemas.checking.dsn import Backend
 
@@ -77,17 +77,17 @@ class BenchProgress(ProgressBar):
     ) -> None:
         self._time_left = TimeLeft(expected(plan, backends, only, scenarios))
         super().__init__(
-            progress.console, "starting the servers", seconds_left=lambda: self._time_left.seconds(time.monotonic())
+            console, "starting the servers", seconds_left=lambda: self._time_left.seconds(time.monotonic())
         )
 
     def __enter__(self) -> Self:
-        progress.watchers.append(self)
+        watchers.append(self)
         return super().__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        progress.watchers.remove(self)
+        watchers.remove(self)
         super().__exit__(kind, error, trace)
 
     def expect(self, measure: str, steps: int) -> None:

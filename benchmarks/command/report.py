@@ -9,8 +9,8 @@ from benchmarks.conditions import report as conditions
 from benchmarks.load.workload import CHANNELS, INSTRUMENTS
 from benchmarks.measures.governor import ALONE, GOVERNED, READERS, ROOM
 from benchmarks.measures.pages import RATE
-from benchmarks.report.chart import scale_of
 from benchmarks.report.model import (
+    AIM,
     Advice,
     Axis,
     Cell,
@@ -24,10 +24,30 @@ from benchmarks.report.model import (
     Table,
     Tile,
     Warnings,
+    aim,
+    between,
+    cell,
+    counted,
+    kind_of_spread,
+    number,
+    times,
+    whole,
 )
-from benchmarks.report.words import AIM, aim, between, cell, counted, kind_of_spread, number, times, whole
-from benchmarks.rounds.record import BARE_LOOP, CEILING, DAEMON, PAPER, SENDER, Item, Latency, MeasuredServer, Run, Way
-from benchmarks.rounds.summary import ratio, spread
+from benchmarks.report.render import scale_of
+from benchmarks.rounds.summary import (
+    BARE_LOOP,
+    CEILING,
+    DAEMON,
+    PAPER,
+    SENDER,
+    Item,
+    Latency,
+    MeasuredServer,
+    Run,
+    Way,
+    ratio,
+    spread,
+)
 from schemas.batch import Durability, Layout
 from schemas.checking.dsn import Backend
 

@@ -18,20 +18,17 @@ from psycopg import sql
 
 from backends import open_conditions_store
 from backends.conditions.base import ConditionsStore
-from benchmarks.conditions.asking import ask
-from benchmarks.conditions.keys import MAJORS, MINORS
-from benchmarks.conditions.reading import Reader, WrongAnswer, readers, rows_of, timed_round
+from benchmarks.conditions.asking import MAJORS, MINORS, ask
 from benchmarks.conditions.scenarios import SCENARIOS, Scenario, intervals_of, load, random_keys
 from benchmarks.conditions.serving import Serving, serving
-from benchmarks.conditions.strategies import OURS, STRATEGIES, Row
+from benchmarks.conditions.strategies import OURS, STRATEGIES, Reader, Row, WrongAnswer, readers, rows_of, timed_round
 from benchmarks.rounds.plan import Plan
-from benchmarks.rounds.progress import begin, print_line
-from benchmarks.rounds.rounds import Round
+from benchmarks.rounds.rounds import Round, begin, print_line
 from benchmarks.rounds.summary import percentiles
 from benchmarks.servers import Servers
 from benchmarks.servers.base import PATIENCE_S, Server
-from daemon.conditions.reading.content import TagContent
-from daemon.conditions.reading.loading import load as load_content
+from daemon.conditions.content import TagContent
+from daemon.conditions.content import load as load_content
 from schemas.checking.dsn import Backend, Feature, supports
 from schemas.conditions.intervals import END, Key, NewInterval, TagStatus
 from schemas.config import DatabaseConfig

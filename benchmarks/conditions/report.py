@@ -7,11 +7,22 @@ from dataclasses import replace
 from benchmarks.conditions.measure import ALONE, APPEND, CLONE, FROM_DATABASE, FROM_MEMORY, HTTP, LOAD, ORDER, READ
 from benchmarks.conditions.scenarios import SCENARIOS
 from benchmarks.conditions.strategies import OURS, STRATEGIES
-from benchmarks.report.findings import Finding, Verdict, findings_table, within
-from benchmarks.report.model import Cells, Details, Section, Table
-from benchmarks.report.words import AIM, aim, cell, number, ratio_words
-from benchmarks.rounds.record import Condition, Run
-from benchmarks.rounds.summary import Ratio, mean_ratio, ratio, spread
+from benchmarks.report.model import (
+    AIM,
+    Cells,
+    Details,
+    Finding,
+    Section,
+    Table,
+    Verdict,
+    aim,
+    cell,
+    findings_table,
+    number,
+    ratio_words,
+    within,
+)
+from benchmarks.rounds.summary import Condition, Ratio, Run, mean_ratio, ratio, spread
 from schemas.checking.dsn import Backend
 
 BY_FAR = 10.0

@@ -14,7 +14,7 @@ from benchmarks.conditions.asking import ask, ask_by
 from benchmarks.rounds.rounds import Round
 from benchmarks.rounds.summary import percentiles
 from benchmarks.servers.base import Server
-from daemon.conditions.processes.servers import ConditionsServers
+from daemon.conditions.servers import ConditionsServers
 from daemon.core.configuration import load_config
 from daemon.core.monitoring.events import Events
 from schemas.states import ConditionsState

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from benchmarks.folders.record import Record
+from benchmarks.folders.plan import Record
 from benchmarks.folders.report import report
 from benchmarks.report.model import Report
 from benchmarks.report.render import report_command
@@ -19,10 +19,5 @@ def reported(record: Path) -> tuple[Report, None]:
     return report(Record.model_validate_json(record.read_bytes())), None
 
 
-def main() -> int:
-    """Run the command line; return its exit code."""
-    return report_command("benchmarks.folders", __doc__, reported)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report_command("benchmarks.folders", __doc__, reported))

@@ -3,11 +3,23 @@
 from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 
-from benchmarks.folders.plan import CHUNKS, CLIFF, COLD, EFFICIENCY, OURS, PAPERS, PAYLOAD
-from benchmarks.folders.record import Measured, Record
-from benchmarks.report.findings import Finding, findings_table, holds
-from benchmarks.report.model import Axis, Chart, Facts, Panel, Report, Section, Series, Table, Warnings
-from benchmarks.report.words import number, shown
+from benchmarks.folders.plan import CHUNKS, CLIFF, COLD, EFFICIENCY, OURS, PAPERS, PAYLOAD, Measured, Record
+from benchmarks.report.model import (
+    Axis,
+    Chart,
+    Facts,
+    Finding,
+    Panel,
+    Report,
+    Section,
+    Series,
+    Table,
+    Warnings,
+    findings_table,
+    holds,
+    number,
+    shown,
+)
 from schemas.api.snapshots import CliffPoint, SnapshotFigures
 
 MB = 1e6

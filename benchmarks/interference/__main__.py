@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
+from benchmarks.interference.analysis import analysed
 from benchmarks.interference.report import report
-from benchmarks.interference.statistics.analysis import analysed
 from benchmarks.report.model import Report
 from benchmarks.report.render import report_command
 from schemas.api.interference import Record
@@ -22,10 +22,5 @@ def reported(path: Path) -> tuple[Report, str]:
     return report(record), record.model_dump_json(indent=1)
 
 
-def main() -> int:
-    """Run the command line; return its exit code."""
-    return report_command("benchmarks.interference", __doc__, reported)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report_command("benchmarks.interference", __doc__, reported))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from benchmarks.interference.statistics.verdicts import factor, is_negligible, is_unknown, range_of
+from benchmarks.interference.analysis import factor, is_negligible, is_unknown, range_of
 from benchmarks.report.model import (
     Advice,
     Axis,
@@ -21,8 +21,10 @@ from benchmarks.report.model import (
     Table,
     Tile,
     Warnings,
+    counted,
+    number,
+    whole,
 )
-from benchmarks.report.words import counted, number, whole
 from daemon.workloads.interference.experiment import readers_words
 from schemas.api.interference import FIGURES, Block, Dose, Mean, Ratio, Record, Result, Row, Sample, ServerRow
 from schemas.states import RunState

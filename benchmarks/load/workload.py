@@ -1,8 +1,12 @@
 """What is written: 120 beam position monitors with four float64 channels of random values, every trigger complete."""
 
+import asyncio
 import time
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import numpy as np
+import uvloop
 
 from schemas.batch import ClosedBlock, Layout
 from schemas.ledger import COUNTS, TIMES, ledger_dtype
@@ -58,3 +62,12 @@ def closed_triggers(records: Array) -> ClosedBlock:
         late_of=np.zeros(0, np.intp),
         revised=np.zeros(0, ledger.dtype),
     )
+
+
+T = TypeVar("T")
+
+
+def on_uvloop(main: Coroutine[Any, Any, T]) -> T:
+    """Run to its end."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)

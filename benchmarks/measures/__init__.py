@@ -1,4 +1,4 @@
 """The measures, a module each; `test_measures` hands their rounds to pytest-benchmark.
 
-`contenders` lists what the throughput compares, and `verify` checks after a round what the database holds.
+`contenders` lists what the throughput compares, and `throughput` checks after a round what the database holds.
 """

@@ -14,11 +14,9 @@ from benchmarks.conditions.scenarios import SCENARIOS
 from benchmarks.measures import governor, latency, outages, pages, throughput
 from benchmarks.measures.contenders import measured
 from benchmarks.rounds.plan import PLANS, Plan
-from benchmarks.rounds.progress import print_line
-from benchmarks.rounds.rounds import Round
+from benchmarks.rounds.rounds import Round, print_line
 from benchmarks.servers import Servers, running
-from benchmarks.servers.base import Server
-from benchmarks.servers.disk import fdatasync_ms
+from benchmarks.servers.base import Server, fdatasync_ms
 from schemas.checking.dsn import Backend
 
 FACTS = pytest.StashKey[dict[str, Any]]()

@@ -16,8 +16,7 @@ import numpy as np
 from benchmarks.load.sending import Sent, result, send, start_sending
 from benchmarks.load.workload import INSTRUMENTS
 from benchmarks.rounds.plan import Plan
-from benchmarks.rounds.progress import begin, expect, print_line
-from benchmarks.rounds.rounds import Contender, Round, interleaved
+from benchmarks.rounds.rounds import Contender, Round, begin, expect, interleaved, print_line
 from benchmarks.rounds.summary import acknowledged_after, percentiles
 from benchmarks.servers.base import Server
 from benchmarks.servers.daemon_process import DaemonProcess, running_daemon, until

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from benchmarks.load.loop import on_uvloop
 from benchmarks.load.sending import send
-from benchmarks.load.workload import INSTRUMENTS
+from benchmarks.load.workload import INSTRUMENTS, on_uvloop
 from benchmarks.rounds import rounds
 from benchmarks.rounds.plan import Plan
-from benchmarks.rounds.progress import begin, expect, print_line
-from benchmarks.rounds.rounds import Round, interleaved
+from benchmarks.rounds.rounds import Round, begin, expect, interleaved, print_line
 from benchmarks.rounds.summary import Percentiles, acknowledged_after, commit_rate, percentiles
 from benchmarks.servers import Servers
 from benchmarks.servers.base import Server

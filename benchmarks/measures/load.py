@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from benchmarks.load.sending import result, start_sending
 from benchmarks.load.workload import INSTRUMENTS
 from benchmarks.rounds.plan import Plan
-from benchmarks.rounds.progress import begin, print_line
-from benchmarks.rounds.rounds import Round
+from benchmarks.rounds.rounds import Round, begin, print_line
 from benchmarks.rounds.summary import commit_rate, slope
 from benchmarks.servers.base import Server
 from benchmarks.servers.daemon_process import DaemonProcess, running_daemon, until

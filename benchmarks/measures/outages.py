@@ -12,12 +12,10 @@ from pathlib import Path
 from backends.throwaway.postgresql import ThrowawayPostgresql
 from benchmarks.load.sending import BANK, TOGETHER, result, start_sending
 from benchmarks.load.workload import random_records
-from benchmarks.measures.throughput import daemon_round
-from benchmarks.measures.verify import verify
+from benchmarks.measures.throughput import daemon_round, verify
 from benchmarks.rounds import rounds
 from benchmarks.rounds.plan import Plan
-from benchmarks.rounds.progress import begin, expect, print_line, print_round
-from benchmarks.rounds.rounds import Round, interleaved
+from benchmarks.rounds.rounds import Round, begin, expect, interleaved, print_line, print_round
 from benchmarks.servers.base import Server
 from benchmarks.servers.daemon_process import DaemonProcess, running_daemon, until
 from benchmarks.servers.postgresql import PostgresqlServer

@@ -22,8 +22,7 @@ import psutil
 from backends.throwaway.base import free_port
 from benchmarks.load.sending import start_sending
 from benchmarks.rounds.plan import Plan
-from benchmarks.rounds.progress import begin, expect, print_line
-from benchmarks.rounds.rounds import Contender, Round, interleaved
+from benchmarks.rounds.rounds import Contender, Round, begin, expect, interleaved, print_line
 from benchmarks.servers.base import Server
 from benchmarks.servers.daemon_process import DaemonProcess, cpu_s, running_daemon, until
 from schemas.batch import Layout

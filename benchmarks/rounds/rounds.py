@@ -7,11 +7,12 @@ took: `replay` lets its `pedantic` go through them by a clock that shows the rec
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from benchmarks.rounds.commits import HZ_EDGES
+from daemon.tools.console import make_console
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,3 +85,44 @@ def replay(benchmark: BenchmarkFixture, rounds: list[Round], **facts: Any) -> No
         benchmark.extra_info["hz_edges"] = HZ_EDGES.tolist()
         benchmark.extra_info["hz_counts"] = [sum(bin_) for bin_ in zip(*(r.hz_counts for r in rounds), strict=True)]
     benchmark.pedantic(one, setup=rewind, rounds=len(rounds))  # type: ignore[no-untyped-call]
+
+
+# --- progress on the terminal ----------------------------------------------------------------------------------------
+
+console = make_console(stderr=True, highlight=False)
+
+
+class Watcher(Protocol):
+    """Shows how far the benchmarks are."""
+
+    def expect(self, measure: str, steps: int) -> None:
+        """A measure (one of `plan.MEASURES`) has so many steps."""
+
+    def begin(self, measure: str, what: str) -> None:
+        """A step of it begins; the one before it has ended. what: e.g. `round 2 of 3, mysql-load_data`."""
+
+
+watchers: list[Watcher] = []
+"""`triggerlog bench` has one, its progress bar."""
+
+
+def expect(measure: str, steps: int) -> None:
+    """Tell all watchers how many steps a measure has."""
+    for watcher in watchers:
+        watcher.expect(measure, steps)
+
+
+def begin(measure: str, what: str) -> None:
+    """Tell all watchers what runs now."""
+    for watcher in watchers:
+        watcher.begin(measure, what)
+
+
+def print_line(text: str) -> None:
+    """Print a line."""
+    console.print(text, style="dim", soft_wrap=True)
+
+
+def print_round(name: str, number: int, done: Round) -> None:
+    """Print the result of a round of the throughput."""
+    print_line(f"  round {number + 1}  {name:<44} {1 / done.seconds:>10,.0f} triggers/s")

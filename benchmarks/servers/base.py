@@ -1,9 +1,10 @@
-"""A running server that is measured: a throw-away one of the run's own, or one that the user named."""
+"""A running server that is measured: a throw-away one of the run's own, or one that the user named; and its disk."""
 
 import asyncio
 import itertools
 import math
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -151,3 +152,27 @@ def left_clean(server: Server) -> Iterator[Server]:
         yield server
     finally:
         server.drop_all()
+
+
+# --- the disk under a server -----------------------------------------------------------------------------------------
+
+FDATASYNCS = 200
+
+
+def fdatasync_ms(folder: Path) -> float:
+    """Median time to append 8 KiB to a file and have it on the disk, in ms: what a commit cannot do without."""
+    path = folder / "fdatasync"
+    descriptor = os.open(path, os.O_CREAT | os.O_RDWR)
+    try:
+        os.pwrite(descriptor, bytes(8192 * FDATASYNCS), 0)
+        os.fsync(descriptor)
+        times = []
+        for k in range(FDATASYNCS):
+            begun = time.perf_counter()
+            os.pwrite(descriptor, os.urandom(8192), 8192 * k)
+            os.fdatasync(descriptor)
+            times.append(time.perf_counter() - begun)
+    finally:
+        os.close(descriptor)
+        path.unlink()
+    return sorted(times)[FDATASYNCS // 2] * 1e3

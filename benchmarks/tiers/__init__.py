@@ -2,6 +2,6 @@
 
 The measurements of "the blog", "The Long Tail - vertical table partitioning" (2015), are repeated here.
 
-`run` is the command line. Read `plan` (what is measured), `slow_disk` (on what), `tiered` (a server with both disks),
-`parts` (how), `record` (what is kept), then `report`.
+`run` is the command line. Read `plan` (what is measured, and the record), `slow_disk` (on what), `tiered` (a server
+with both disks), `parts` (how), then `report`.
 """

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchmarks.report.model import Report
 from benchmarks.report.render import report_command
-from benchmarks.tiers.record import Record
+from benchmarks.tiers.plan import Record
 from benchmarks.tiers.report import report
 
 
@@ -19,10 +19,5 @@ def reported(record: Path) -> tuple[Report, None]:
     return report(Record.model_validate_json(record.read_bytes())), None
 
 
-def main() -> int:
-    """Run the command line; return its exit code."""
-    return report_command("benchmarks.tiers", __doc__, reported)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report_command("benchmarks.tiers", __doc__, reported))

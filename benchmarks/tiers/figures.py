@@ -5,10 +5,9 @@ from statistics import median
 
 import numpy as np
 
-from benchmarks.interference.statistics.estimate import against_neighbours, contrast, ratio_of
+from benchmarks.interference.estimate import against_neighbours, contrast, ratio_of
 from benchmarks.rounds.summary import Ratio, mean_ratio
-from benchmarks.tiers.plan import ALL, FAST, MIX, SLOW, WHOLE, predicted
-from benchmarks.tiers.record import Block, Moved, Planned, Record, Searched
+from benchmarks.tiers.plan import ALL, FAST, MIX, SLOW, WHOLE, Block, Moved, Planned, Record, Searched, predicted
 
 BLOG_S: dict[str, dict[str, float]] = {
     "all": {FAST: 90.0, SLOW: 210.0, MIX: 178.0},
@@ -74,16 +73,6 @@ def _rounds(record: Record, layout: str, place: str, question: str) -> dict[int,
 def moved_by(record: Record, way: str) -> Moved | None:
     """A mover."""
     return next((each for each in record.moved if each.way == way), None)
-
-
-def with_moves(blocks: Sequence[Block]) -> list[float]:
-    """Commit p99 of the blocks with moves, in ms."""
-    return [each.commit_p99_ms for each in blocks if each.down]
-
-
-def without_moves(blocks: Sequence[Block]) -> list[float]:
-    """Commit p99 of the blocks without, in ms."""
-    return [each.commit_p99_ms for each in blocks if not each.down]
 
 
 def workloads(blocks: Sequence[Block]) -> list[str]:

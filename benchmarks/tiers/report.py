@@ -3,9 +3,24 @@
 from collections.abc import Iterator
 from statistics import median
 
-from benchmarks.report.findings import Finding, Verdict, findings_table, holds, within, worst
-from benchmarks.report.model import Facts, Report, Section, Table, Warnings
-from benchmarks.report.words import counted, number, ratio_words, shown, times
+from benchmarks.report.model import (
+    Facts,
+    Finding,
+    Report,
+    Section,
+    Table,
+    Verdict,
+    Warnings,
+    counted,
+    findings_table,
+    holds,
+    number,
+    ratio_words,
+    shown,
+    times,
+    within,
+    worst,
+)
 from benchmarks.tiers.figures import (
     BLOG_PAGES,
     BLOG_S,
@@ -47,9 +62,9 @@ from benchmarks.tiers.plan import (
     SPECTRA,
     WHOLE,
     Plan,
+    Record,
     predicted,
 )
-from benchmarks.tiers.record import Record
 from schemas.batch import Layout
 
 AS_PREDICTED = (0.8, 1.25)

@@ -16,11 +16,10 @@ from typing import Any
 
 from backends.base import StoreError
 from benchmarks.report.render import render, text
-from benchmarks.rounds.progress import print_line
+from benchmarks.rounds.rounds import print_line
 from benchmarks.servers.daemon_process import DaemonFailed
 from benchmarks.tiers.parts import beside, movers, planning, queries, sizes, spectra
-from benchmarks.tiers.plan import BESIDE, MOVERS, ON_DISK, PARTS, PLANNING, QUERIES, SIZES, SPECTRA, Plan
-from benchmarks.tiers.record import Record
+from benchmarks.tiers.plan import BESIDE, MOVERS, ON_DISK, PARTS, PLANNING, QUERIES, SIZES, SPECTRA, Plan, Record
 from benchmarks.tiers.report import report
 from benchmarks.tiers.slow_disk.choice import KINDS, NoSlowDisk, SlowDisk, slow_disk
 from benchmarks.tiers.tiered import TieredServer, disks_of, tiered

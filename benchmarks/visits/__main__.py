@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks.report.model import Report
 from benchmarks.report.render import report_command
-from benchmarks.visits.record import Comparison
+from benchmarks.visits.plan import Comparison
 from benchmarks.visits.report import comparison_report, run_report
 from daemon.workloads.visits.archive import read_run
 

@@ -8,16 +8,43 @@ from typing import Any
 import numpy as np
 
 from backends.kinds import product_of
-from benchmarks.report.findings import findings_table
-from benchmarks.report.model import Axis, Cell, Chart, Facts, Panel, Part, Report, Section, Table, Tile, Warnings
+from benchmarks.report.model import (
+    Axis,
+    Cell,
+    Chart,
+    Facts,
+    Panel,
+    Part,
+    Report,
+    Section,
+    Table,
+    Tile,
+    Warnings,
+    counted,
+    findings_table,
+    listed,
+    number,
+)
 from benchmarks.report.model import Series as Drawn
-from benchmarks.report.words import counted, listed, number
-from benchmarks.visits.measuring.plan import MAIN, SWEEP, TINY
-from benchmarks.visits.record import Comparison, Measured
-from benchmarks.visits.statistics.baseline import FLAT, READ, Against, Figures, against, best_of, upkeep, window_visits
-from benchmarks.visits.statistics.estimate import ends, ratio
-from benchmarks.visits.statistics.findings import DENSE, NAMES, findings, shown, values, warm
-from benchmarks.visits.statistics.paper import FIGURES, MARKS, PUBLISHED_LINES, SOURCE, WIDTH_NOTE, WIDTHS
+from benchmarks.visits.baseline import (
+    FIGURES,
+    FLAT,
+    MARKS,
+    PUBLISHED_LINES,
+    READ,
+    SOURCE,
+    WIDTH_NOTE,
+    WIDTHS,
+    Against,
+    Figures,
+    against,
+    best_of,
+    upkeep,
+    window_visits,
+)
+from benchmarks.visits.estimate import ends, ratio
+from benchmarks.visits.findings import DENSE, NAMES, findings, shown, values, warm
+from benchmarks.visits.plan import MAIN, SWEEP, TINY, Comparison, Measured
 from daemon.workloads.visits.facts import has_dropped
 from daemon.workloads.visits.figures import at, bin_visits, boxes, line, over, over_by_bin, thinned
 from schemas.api.visits import TIMES, Line, VisitsRun

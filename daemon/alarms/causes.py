@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from daemon.alarms import conditions, decimation, gaps, limits, retention, tiers, visits
+from daemon.alarms import gaps, limits, services
 from daemon.alarms.alarm import Alarm, Cause, Severity
 from daemon.alarms.limits import Known, lasting
 from schemas.api.status import Shortfall, Status
@@ -31,18 +31,18 @@ LIMITS = (
     gaps.aside,
     limits.journal_filling,
     limits.disk_filling,
-    retention.not_met,
-    decimation.not_met,
-    tiers.not_met,
+    services.retention_not_met,
+    services.decimation_not_met,
+    services.tiers_not_met,
     limits.stale_data,
     limits.clocks,
     limits.missing_instruments,
     limits.commit_p99,
     limits.backlog,
-    visits.failed,
-    visits.standing,
-    visits.slow,
-    conditions.not_served,
+    services.visits_failed,
+    services.visits_standing,
+    services.visits_slow,
+    services.not_served,
 )
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from uuid import NAMESPACE_URL, uuid5
 
 from daemon.alarms.alarm import Alarm, Severity
-from daemon.alarms.board import AlarmBoard, Cleared, InForce, has_gone_on
-from daemon.alarms.memory import Marked, Memory
+from daemon.alarms.board import AlarmBoard, Cleared, InForce, Marked, Memory, has_gone_on
 from schemas.config import Config
 from schemas.decimation import SECOND_NS
 from schemas.marks import TEXT_MOST, Mark, is_shown

@@ -4,7 +4,7 @@ from fastapi import APIRouter
 
 from daemon.api.document import refusals
 from daemon.api.service import ApiService
-from daemon.tiers.by_hand import MoveRefused
+from daemon.tiers.limits import MoveRefused
 from daemon.web.access import NEEDS_TOKEN
 from daemon.web.errors import ApiError
 from schemas.api.tiers import MoveOrdered, TierMove

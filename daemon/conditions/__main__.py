@@ -1,6 +1,6 @@
 """Runs one process of the server of conditions."""
 
-from daemon.conditions.processes.process import main
+from daemon.conditions.process import main
 
 if __name__ == "__main__":
     main()

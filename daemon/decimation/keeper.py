@@ -7,8 +7,7 @@ from backends.base import Decimating, PeriodTouched, Store, StoreBusy, StoreErro
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.core.outside import Outside
-from daemon.decimation.limits import aging, planned
-from daemon.decimation.planner import Plan, PlannedReduction
+from daemon.decimation.planner import Plan, PlannedReduction, aging, planned
 from daemon.pipeline.pipeline import Pipeline
 from daemon.retention.limits import lying_of, newest_of, waiting_of, was_dropped
 from daemon.retention.looking import PATIENCE_S, LeftAlone, Looking, patiently

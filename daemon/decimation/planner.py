@@ -10,9 +10,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from backends.base import Partition
+from daemon.retention.limits import states_of
 from daemon.retention.planner import DAY_NS, GroupState, kept_of, old_of, period_of
+from schemas.config import Config, GroupConfig
 from schemas.decimation import SECOND_NS, Decimated, Every, How, Reduction
-from schemas.retention import Period
+from schemas.retention import Dropped, Period
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,3 +144,40 @@ def _next_of(group: GroupToReduce, now_ns: int) -> Iterator[Next]:
 
 def _reducible(group: GroupToReduce, now_ns: int) -> list[Partition]:
     return [each for each in old_of(group.state, kept_of(group.state, now_ns)) if each.may_reduce]
+
+
+# --- the state that a plan needs -------------------------------------------------------------------------------------
+
+
+def aging(config: Config) -> list[GroupConfig]:
+    """The groups whose readings are reduced by age."""
+    asked = config.reductions
+    return [section for section in config.trigger_groups if section.name in asked]
+
+
+def planned(
+    config: Config,
+    partitions: Mapping[str, Sequence[Partition]],
+    dropped: Mapping[str, Sequence[Dropped]],
+    decimated: Mapping[str, Sequence[Decimated]],
+    waited_for: Mapping[str, dict[str, str]],
+    *,
+    late: Mapping[str, Collection[str]],
+    newest: Mapping[str, int],
+    now_ns: int,
+) -> Plan:
+    """What to reduce now, of what a store says; see `daemon.retention.limits.states_of` for the arguments.
+
+    late: names of periods that readings came for since they were reduced.
+    """
+    asked = config.reductions
+    groups = [
+        GroupToReduce(
+            state=state,
+            asked=asked.get(state.name),
+            account={each.period.name: each for each in decimated.get(state.name, ())},
+            late=late.get(state.name, ()),
+        )
+        for state in states_of(config, partitions, dropped, waited_for, newest=newest)
+    ]
+    return plan(groups, now_ns)

@@ -1,6 +1,6 @@
 """Marks: events that people note. Orders of the API come in; marks in the database, and their number in the status.
 
-Read `folder` (orders that wait on the disk), then `keeper` (what answers them and writes them into the database).
+Read `keeper`: orders that wait on the disk, and what answers them and writes them into the database.
 """
 
 from daemon.marks.keeper import MarkKeeper, MarkRefused, MarksNotKept

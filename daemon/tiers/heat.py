@@ -8,16 +8,26 @@ rows, but begins no scan. The pages that VACUUM asks for are left aside where th
 the table. What is counted of a new table when it is first seen is how it was made. Decision 0094 has the measurements.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp2, log
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
 
 from backends.base import Partition, ReadCounters
+from backends.counting import HOUR_NS, HourRead
+from daemon.core.monitoring.events import Events
+from daemon.core.outside import Outside
 from daemon.core.outside.clock import Instant
+from daemon.core.process.kept_file import KeptFile, Part, Remembered
 
 Label = tuple[str, str]
 """A group and the name of its partition."""
 
+PAGE = 8192
 RANDOM_S, SCANNED_S = 0.014, 0.0048 / 128
 """What a page (8 KiB) on the slow disk costs a reader more than on the fast one, in seconds: one from anywhere, and
 one after the other. Measured between a disk of 71 random reads a second and 90 MB/s (which is that of Gaido et al.,
@@ -97,7 +107,7 @@ class Heat:
     """The heat of all periods.
 
     Where a server counts, `look` gets its counters. Where it does not, it gets what whoever asks for readings has read
-    (`daemon.tiers.asked`).
+    (`daemon.tiers.heat`).
     """
 
     def __init__(self, half_life_s: float, found: Mapping[Label, PeriodHeat] | None = None, age_s: float = 0.0) -> None:
@@ -175,3 +185,113 @@ class Heat:
     def _decay(self, passed_s: float) -> None:
         left = exp2(-max(0.0, passed_s) / self.half_life_s)
         self._found = {label: replace(each, s_a_day=each.s_a_day * left) for label, each in self._found.items()}
+
+
+# --- reads of our own, where the server does not count ---------------------------------------------------------------
+# Rows are known, or estimated, by the hour of their times (`backends.counting`). How many pages they were is estimated
+# by what the server says of the partition's rows and bytes. Nobody knows which pages were cached: what is read of a
+# partition beyond all of it, between two looks, is taken for cached.
+
+FIRST = 2
+"""So many pages are read where reading starts: InnoDB's are twice as large as those that heat counts."""
+
+
+def reads_of(read: Iterable[HourRead], partitions: Mapping[str, Sequence[Partition]]) -> dict[Label, Reads]:
+    """What was read of each partition; those that nothing was read of are left out."""
+    by_time = {group: sorted(of, key=lambda each: each.start_ns) for group, of in partitions.items()}
+    found: dict[Label, tuple[Partition, list[HourRead]]] = {}
+    for each in read:
+        for one in _partitions_of(each, by_time.get(each.group, ())):
+            found.setdefault((each.group, one.name), (one, []))[1].append(each)
+    return {label: _reads(one, hours) for label, (one, hours) in found.items()}
+
+
+def _partitions_of(read: HourRead, by_time: Sequence[Partition]) -> Sequence[Partition]:
+    """Those that were read; one that has no readings any more was not."""
+    if read.hour is None:
+        return [each for each in by_time if each.readings_bytes]
+    time_ns = read.hour * HOUR_NS
+    number = bisect_right(by_time, time_ns, key=lambda each: each.start_ns) - 1
+    one = by_time[number] if number >= 0 else None
+    return [one] if one is not None and time_ns < one.end_ns and one.readings_bytes else []
+
+
+def _reads(of: Partition, hours: Sequence[HourRead]) -> Reads:
+    pages = (of.readings_bytes or 0) / PAGE
+    whole = sum(each.answers for each in hours if each.hour is None)
+    rows = sum(each.rows for each in hours)
+    # What was read of rows that were reduced is more than there is: nobody reads a page twice for one answer.
+    answers = max((each.answers for each in hours if each.hour is not None), default=0)
+    scanned = whole * pages + min(rows * pages / max(1, of.rows), answers * pages)
+    starts = sum(each.starts for each in hours)
+    asked = scanned + FIRST * starts
+    return Reads(scanned=scanned, random=starts, missed=min(1.0, pages / asked) if asked else 1.0)
+
+
+# --- heat over a restart ---------------------------------------------------------------------------------------------
+# What was read meanwhile, the counters tell at the next look; so it does not have to be written often.
+
+FILE = "heat.json"
+MOST = 1e100
+"""No reader waits so long: what is more, and sums of it, would soon be no number."""
+
+
+def _of_a_server(counted: ReadCounters) -> ReadCounters:
+    """Counters as a server has them: whole numbers of 64 bits."""
+    if not all(-(2**63) <= each < 2**63 for each in counted):
+        raise ValueError("no server counts so far")
+    return counted
+
+
+class KeptHeat(Part):
+    """As `PeriodHeat`."""
+
+    s_a_day: float = Field(ge=0, le=MOST, allow_inf_nan=False)
+    wanted_s: float = Field(ge=0, le=MOST, allow_inf_nan=False)
+    counted: tuple[Annotated[ReadCounters, AfterValidator(_of_a_server)], ...]
+
+
+class HeatMemory(Remembered):
+    """The heat of each group's partitions, as at at_ns (UTC, ns)."""
+
+    version: Literal[1] = 1
+    at_ns: int = Field(default=0, ge=-(2**63), lt=2**63)
+    groups: dict[str, dict[str, KeptHeat]] = Field(default={})
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to remember."""
+        return not self.groups
+
+
+class HeatFile(KeptFile[HeatMemory]):
+    """Where heat is kept, in the state folder."""
+
+    def __init__(self, state_dir: Path, outside: Outside, events: Events) -> None:
+        super().__init__(
+            state_dir / FILE,
+            HeatMemory(),
+            outside,
+            events,
+            unread="all partitions begin as cold",
+            unwritten="a restart forgets which partitions are read",
+        )
+
+
+def memory_of(heat: Heat, utc_ns: int) -> HeatMemory:
+    """What to remember of heat as it is now."""
+    groups: dict[str, dict[str, KeptHeat]] = {}
+    for (group, name), each in heat.all().items():
+        kept = KeptHeat(s_a_day=each.s_a_day, wanted_s=each.wanted_s, counted=each.counted)
+        groups.setdefault(group, {})[name] = kept
+    return HeatMemory(at_ns=utc_ns, groups=groups)
+
+
+def heat_of(memory: HeatMemory, half_life_s: float, utc_ns: int) -> Heat:
+    """The heat that was remembered, as it is now."""
+    found: Mapping[Label, PeriodHeat] = {
+        (group, name): PeriodHeat(s_a_day=each.s_a_day, wanted_s=each.wanted_s, counted=each.counted)
+        for group, of in memory.groups.items()
+        for name, each in of.items()
+    }
+    return Heat(half_life_s, found, (utc_ns - memory.at_ns) / 1e9)

@@ -13,13 +13,10 @@ from daemon.pipeline.pipeline import Pipeline
 from daemon.retention.limits import lying_of, newest_of, states_of, waiting_of, was_dropped
 from daemon.retention.looking import PATIENCE_S, LeftAlone, Looking, patiently
 from daemon.retention.planner import GIB
-from daemon.tiers.asked import reads_of
-from daemon.tiers.by_hand import MoveRefused, move_by_hand
-from daemon.tiers.heat import Heat, Label, Reads
-from daemon.tiers.limits import aging, half_life_s, mib_per_s_of, planned, tiers_of
+from daemon.tiers.heat import Heat, HeatFile, Label, Reads, heat_of, memory_of, reads_of
+from daemon.tiers.limits import MoveRefused, aging, half_life_s, mib_per_s_of, move_by_hand, planned, tiers_of
 from daemon.tiers.pace import Allowance, Paced
 from daemon.tiers.planner import Plan, PlannedMove, Short, name_of, sizes_of, tier_of
-from daemon.tiers.remembered import HeatFile, heat_of, memory_of
 from schemas.api.tiers import MovingPeriod, NextMove, TiersStatus, TierStatus
 from schemas.config import Config
 

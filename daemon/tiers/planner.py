@@ -1,20 +1,82 @@
 """What moves next to which tier, and why: a pure function of partitions, tiers, heat and time.
 
 By age: first what is too old for its tier, then what is too much for one; the oldest first, over all groups. A
-partition only moves on, to a later tier. By access, `filling` says what of a tier's budget each partition gets by its
+partition only moves on, to a later tier. By access, `filled` says what of a tier's budget each partition gets by its
 heat; then partitions move back, too, after those that make room for them. The newest partitions of a group with
 readings never move, nor does one that something waits for; a partition that stays for that is passed over, and named.
 What an older triggerlog has made, or somebody has put elsewhere, stays there.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from backends.base import Partition
 from daemon.retention.planner import DAY_NS, GIB, GroupState, kept_of, old_of, period_of
-from daemon.tiers.filling import Candidate, filled, pays
-from daemon.tiers.heat import DAY_S, Label, PeriodHeat
+from daemon.tiers.heat import DAY_S, PAGE, SCANNED_S, Label, PeriodHeat
 from schemas.retention import Period
+
+# --- budgets filled by heat ------------------------------------------------------------------------------------------
+# The hottest for their bytes come first. What lies in a tier, or before it, stays unless something is hotter by a
+# factor; so nothing that was just moved moves back while the heat is what it was, and equal heat moves nothing.
+
+FACTOR = 1.5
+"""So much hotter for its bytes than what lies there has a period to be."""
+PAYS = 3.0
+"""What it saves within a half-life has to be worth so many copies."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate(Generic[K]):
+    """A period that may move.
+
+    lies: the number of its tier. least: of the first tier that it is not too old for. s_a_day: its heat. end_ns: of
+    equal ones the newest stays.
+    """
+
+    key: K
+    nbytes: int
+    lies: int
+    least: int
+    s_a_day: float
+    end_ns: int
+
+    @property
+    def heat(self) -> float:
+        """Of a byte."""
+        return self.s_a_day / max(1, self.nbytes)
+
+
+def pays(each: Candidate[K], half_life_days: float) -> bool:
+    """Whether it is so hot that it is worth to copy it."""
+    return each.s_a_day > 0 and each.s_a_day * half_life_days >= PAYS * SCANNED_S * each.nbytes / PAGE
+
+
+def filled(candidates: Sequence[Candidate[K]], room: Sequence[int | None], rising: set[K]) -> dict[K, int]:
+    """The tier of each.
+
+    room: bytes that each tier has for them, the last one for all; None without a limit. rising: those that may move to
+    an earlier tier.
+    """
+    left, found = list(candidates), {}
+    for number, bytes_left in enumerate([*room[:-1], None]):
+        most = math.inf if bytes_left is None else bytes_left
+        for each in sorted(left, key=lambda each: _order(each, number)):
+            first = each.least if each.key in rising else max(each.least, each.lies)
+            if first <= number and each.nbytes <= most:
+                most -= each.nbytes
+                found[each.key] = number
+        left = [each for each in left if each.key not in found]
+    return found
+
+
+def _order(each: Candidate[K], number: int) -> tuple[float, bool, int]:
+    lies_here = each.lies <= number
+    return -each.heat * (FACTOR if lies_here else 1.0), not lies_here, -each.end_ns
+
 
 HOLD = 0.25
 """For so many half-lives a partition has to be that hot before it is moved back."""

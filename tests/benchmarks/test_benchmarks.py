@@ -21,14 +21,28 @@ from benchmarks.load.sending import TOGETHER, Sent
 from benchmarks.load.workload import GROUP, INSTRUMENTS, number, random_records
 from benchmarks.measures.contenders import STRATEGIES, Contender, Kind, contenders, measured
 from benchmarks.measures.latency import SteadyDaemon, windows
-from benchmarks.measures.throughput import as_python, daemon_round, expect_readings, strategy_round
-from benchmarks.measures.verify import WrongInDatabase, verify
+from benchmarks.measures.throughput import (
+    WrongInDatabase,
+    as_python,
+    daemon_round,
+    expect_readings,
+    strategy_round,
+    verify,
+)
 from benchmarks.report.render import text
 from benchmarks.rounds.commits import HZ_EDGES, Clock, Commits, completed, hz, hz_histogram, hz_quartiles, merged
 from benchmarks.rounds.plan import PLANS
-from benchmarks.rounds.record import run_of
 from benchmarks.rounds.rounds import Round, interleaved
-from benchmarks.rounds.summary import acknowledged_after, commit_rate, mean_ratio, percentiles, ratio, slope, spread
+from benchmarks.rounds.summary import (
+    acknowledged_after,
+    commit_rate,
+    mean_ratio,
+    percentiles,
+    ratio,
+    run_of,
+    slope,
+    spread,
+)
 from benchmarks.servers import running
 from benchmarks.servers.base import Server, left_clean
 from benchmarks.servers.daemon_process import running_daemon
@@ -37,7 +51,7 @@ from benchmarks.servers.mysql import MysqlServer
 from benchmarks.servers.postgresql import PostgresqlServer
 from benchmarks.strategies.postgresql import insert_each_table, processes_own_tables, tasks_own_connections
 from benchmarks.strategies.postgresql.bare_copy import encoded
-from benchmarks.strategies.postgresql.half_written import Watcher, came_in_parts, half_written
+from benchmarks.strategies.postgresql.threads_one_connection import Watcher, came_in_parts, half_written
 from benchmarks.strategies.strategy import ROOT, Strategy
 from schemas.batch import Durability, Layout
 from schemas.checking.dsn import Backend

@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any
 
-from benchmarks.interference.statistics.analysis import analysed
+from benchmarks.interference.analysis import analysed
 from schemas.api.interference import Experiment, Live, Record, Summary
 from schemas.config import Workload
 from schemas.states import RunState

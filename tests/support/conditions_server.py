@@ -11,10 +11,9 @@ import numpy as np
 
 from backends.conditions.base import ConditionsStore
 from daemon.conditions.contract import flat_row
-from daemon.conditions.processes.process import LIMITS
-from daemon.conditions.reading.reads import Reads
-from daemon.conditions.requests.app import make_app
-from daemon.conditions.requests.counting import Tally
+from daemon.conditions.process import LIMITS
+from daemon.conditions.reads import Reads
+from daemon.conditions.requests.app import Tally, make_app
 from daemon.web.server import LimitedServer, bound
 from schemas.conditions.intervals import END, KEY_DTYPE, Intervals, Key, TagStatus
 from schemas.conditions.line import texts

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from benchmarks.visits.measuring.plan import planned
-from benchmarks.visits.record import Comparison, Measured
+from benchmarks.visits.plan import Comparison, Measured, planned
 from daemon.workloads.visits.settings import time_of
 from schemas.api.visits import Compaction, TableSize, VisitMeasure, VisitsRun
 from schemas.checking.dsn import Backend

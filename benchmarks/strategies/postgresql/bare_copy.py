@@ -21,8 +21,16 @@ from backends.postgresql.protocol.copy import (
     ledger_format,
     rows_format,
 )
-from benchmarks.load.loop import on_uvloop
-from benchmarks.load.workload import GROUP, INSTRUMENTS, LOGGER, PERIOD_NS, closed_triggers, number, random_records
+from benchmarks.load.workload import (
+    GROUP,
+    INSTRUMENTS,
+    LOGGER,
+    PERIOD_NS,
+    closed_triggers,
+    number,
+    on_uvloop,
+    random_records,
+)
 from benchmarks.rounds.commits import Clock, Commits
 from schemas.batch import Layout
 from schemas.readings import Array

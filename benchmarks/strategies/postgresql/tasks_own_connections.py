@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import asyncpg
 
-from benchmarks.load.loop import on_uvloop
+from benchmarks.load.workload import on_uvloop
 from benchmarks.rounds.commits import Clock, Commits
 from benchmarks.strategies.postgresql.insert_each_table import create
 from benchmarks.strategies.strategy import Reading, Triggers

@@ -17,13 +17,11 @@ import numpy as np
 from backends.base import Partition, Store
 from benchmarks.load.sending import Sent, result, send, start_sending
 from benchmarks.load.workload import GROUP, INSTRUMENTS
-from benchmarks.rounds.progress import begin, print_line
+from benchmarks.rounds.rounds import begin, print_line
 from benchmarks.rounds.summary import acknowledged_after, percentiles
 from benchmarks.servers.daemon_process import DaemonProcess, running_daemon, until
-from benchmarks.tiers.plan import Plan
-from benchmarks.tiers.record import Block
-from benchmarks.tiers.stored import HOUR_NS, NEWER, hourly_store, move, periods_of
-from benchmarks.tiers.tiered import SLOW, TieredServer
+from benchmarks.tiers.plan import Block, Plan
+from benchmarks.tiers.tiered import HOUR_NS, NEWER, SLOW, TieredServer, hourly_store, move, periods_of
 from schemas.batch import Layout
 from schemas.queries import TOTALS, Totals
 

@@ -15,11 +15,9 @@ import numpy as np
 
 from backends.base import Partition, PeriodTouched, Store
 from benchmarks.load.workload import INSTRUMENTS
-from benchmarks.rounds.progress import begin, print_line
-from benchmarks.tiers.plan import INSERT_DELETE, OURS, OURS_ELSEWHERE, RETURNING, WAYS, Plan
-from benchmarks.tiers.record import Moved
-from benchmarks.tiers.stored import fill, hourly_store, move, periods_of
-from benchmarks.tiers.tiered import SLOW, TieredServer
+from benchmarks.rounds.rounds import begin, print_line
+from benchmarks.tiers.plan import INSERT_DELETE, OURS, OURS_ELSEWHERE, RETURNING, WAYS, Moved, Plan
+from benchmarks.tiers.tiered import SLOW, TieredServer, fill, hourly_store, move, periods_of
 from schemas.batch import Layout
 
 CACHE_MIB = 64

@@ -17,11 +17,9 @@ from backends.postgresql.reading.triggers import rows_of
 from backends.sql import selects
 from backends.sql.tables import GroupTables, group_tables
 from benchmarks.load.workload import GROUP
-from benchmarks.rounds.progress import begin, print_line
-from benchmarks.tiers.plan import Plan
-from benchmarks.tiers.record import Planned
-from benchmarks.tiers.stored import HOUR_NS, first_hour_ns, hourly_store
-from benchmarks.tiers.tiered import TieredServer
+from benchmarks.rounds.rounds import begin, print_line
+from benchmarks.tiers.plan import Plan, Planned
+from benchmarks.tiers.tiered import HOUR_NS, TieredServer, first_hour_ns, hourly_store
 from schemas.batch import Layout
 from schemas.ledger import ledger_dtype
 from schemas.queries import InstrumentReadings, Means, WindowReadings

@@ -11,12 +11,10 @@ import numpy as np
 import psycopg
 
 from benchmarks.load.workload import INSTRUMENTS
-from benchmarks.rounds.progress import begin, print_line
-from benchmarks.tiers.plan import ALL, FAST, HOT, HOT_PART, MIX, PLACES, QUESTIONS, SLOW, Plan
-from benchmarks.tiers.record import Asked
-from benchmarks.tiers.stored import fill, hourly_store, move_all, periods_of
+from benchmarks.rounds.rounds import begin, print_line
+from benchmarks.tiers.plan import ALL, FAST, HOT, HOT_PART, MIX, PLACES, QUESTIONS, SLOW, Asked, Plan
 from benchmarks.tiers.tiered import SLOW as TABLESPACE
-from benchmarks.tiers.tiered import TieredServer
+from benchmarks.tiers.tiered import TieredServer, fill, hourly_store, move_all, periods_of
 from schemas.batch import Layout
 
 SETTINGS = {"max_parallel_workers_per_gather": "0"}

@@ -8,11 +8,9 @@ import psycopg
 
 from backends.base import Decimating, Partition, StoreError
 from benchmarks.load.workload import GROUP, INSTRUMENTS
-from benchmarks.rounds.progress import begin, print_line
-from benchmarks.tiers.plan import REDUCED, Plan
-from benchmarks.tiers.record import Size
-from benchmarks.tiers.stored import HOUR_NS, UNPACED, fill, hourly_store, period_of, periods_of
-from benchmarks.tiers.tiered import TieredServer
+from benchmarks.rounds.rounds import begin, print_line
+from benchmarks.tiers.plan import REDUCED, Plan, Size
+from benchmarks.tiers.tiered import HOUR_NS, UNPACED, TieredServer, fill, hourly_store, period_of, periods_of
 from daemon.tiers.pace import Paced
 from schemas.batch import Layout
 from schemas.decimation import Bucket

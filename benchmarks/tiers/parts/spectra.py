@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 import psycopg
 
-from benchmarks.rounds.progress import begin, print_line
-from benchmarks.tiers.plan import FILTER, PEAKS, RANGE, Plan
-from benchmarks.tiers.record import Searched
+from benchmarks.rounds.rounds import begin, print_line
+from benchmarks.tiers.plan import FILTER, PEAKS, RANGE, Plan, Searched
 from benchmarks.tiers.tiered import TieredServer
 
 CACHE_MIB = 256

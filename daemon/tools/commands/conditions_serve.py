@@ -26,6 +26,6 @@ def serve(
     start_logging(log_level)
     loaded = load_config(file)
     with uncollected():
-        from daemon.conditions.standalone import serve_conditions  # noqa: PLC0415
+        from daemon.conditions.servers import serve_conditions  # noqa: PLC0415
 
     asyncio.run(serve_conditions(loaded))

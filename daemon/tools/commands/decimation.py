@@ -12,8 +12,7 @@ from backends.base import Decimating, Store
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.moments import rfc3339
 from daemon.core.outcome import examples
-from daemon.decimation.limits import aging, planned
-from daemon.decimation.planner import Plan
+from daemon.decimation.planner import Plan, aging, planned
 from daemon.retention.limits import newest_of
 from daemon.retention.planner import GIB
 from daemon.tools.in_store import asked

@@ -17,13 +17,11 @@ from daemon.core.outcome import CommandFailed, examples
 from daemon.core.outside import Outside
 from daemon.retention.limits import newest_of
 from daemon.retention.planner import GIB
-from daemon.tiers.by_hand import MoveRefused, move_by_hand, named
-from daemon.tiers.heat import Heat
+from daemon.tiers.heat import Heat, HeatFile, heat_of
 from daemon.tiers.keeper import moved_patiently, words_of
-from daemon.tiers.limits import aging, half_life_s, mib_per_s_of, planned, tiers_of
+from daemon.tiers.limits import MoveRefused, aging, half_life_s, mib_per_s_of, move_by_hand, named, planned, tiers_of
 from daemon.tiers.pace import Paced
 from daemon.tiers.planner import Plan, Tier, name_of
-from daemon.tiers.remembered import HeatFile, heat_of
 from daemon.tools.in_store import asked
 from daemon.tools.options import AsJson, File
 from schemas.checking.dsn import Feature, require

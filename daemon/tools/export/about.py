@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Protocol
 
-from daemon.calibration.group import GroupCalibration
+from daemon.calibration.current import GroupCalibration
 from daemon.core.moments import rfc3339
 from daemon.tools.export.span import Choice, Span
 from schemas.batch import Layout

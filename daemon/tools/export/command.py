@@ -15,7 +15,7 @@ import typer
 
 from backends.base import StoreError
 from backends.files import whole_file
-from daemon.calibration.group import GroupCalibration, group_calibration
+from daemon.calibration.current import GroupCalibration, group_calibration
 from daemon.calibration.payloads import payload_files
 from daemon.calibration.tables import PayloadTables
 from daemon.core.configuration import LoadedConfig, load_config

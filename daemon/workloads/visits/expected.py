@@ -88,12 +88,8 @@ def rows(
     return found
 
 
-def mean_overlap(survey: Survey, tiles: int) -> float:
-    """Part of a random field that the tiles of another one cover, on average: f * c but for the rim of the sky."""
-    return _mean_overlap(survey, _places(survey, area_factor(survey.field_radius, tiles)))
-
-
 def _mean_overlap(survey: Survey, places: _Places) -> float:
+    """Part of a random field that the tiles of another one cover, on average: f * c but for the rim of the sky."""
     return float((places.sr * places.field * places.tiles).sum()) / survey.field_sr
 
 

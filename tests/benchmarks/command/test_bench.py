@@ -26,7 +26,7 @@ from benchmarks.command.bench import Refused, command, main, main_ways, print_ch
 from benchmarks.command.progress import Measure, TimeLeft, expected
 from benchmarks.measures.contenders import measured
 from benchmarks.rounds.plan import PLANS
-from benchmarks.rounds.record import run_of
+from benchmarks.rounds.summary import run_of
 from daemon.tools.console.progress import minutes
 from schemas.checking.dsn import Backend
 from tests.benchmarks.report.test_html import Reader

@@ -8,10 +8,10 @@ from benchmarks.command.bench import command
 from benchmarks.command.report import report
 from benchmarks.conditions.measure import APPEND, CLONE, HTTP, LOAD, ORDER, READ, Contender, contenders, scenarios_for
 from benchmarks.conditions.report import findings
-from benchmarks.report.findings import Verdict
+from benchmarks.report.model import Verdict
 from benchmarks.report.render import render
 from benchmarks.rounds.plan import PLANS
-from benchmarks.rounds.record import Run, run_of
+from benchmarks.rounds.summary import Run, run_of
 from schemas.checking.dsn import Backend
 from tests.support.kept_run import SERVERS, kept
 from tests.support.report_tables import rows_of

@@ -9,11 +9,20 @@ import pytest
 from backends import open_conditions_store
 from backends.conditions.base import ConditionsStore
 from benchmarks.conditions.measure import make_designs, rounded, sizes
-from benchmarks.conditions.reading import WrongAnswer, checked, reader, rows_of
 from benchmarks.conditions.scenarios import SCENARIOS, load, random_keys
-from benchmarks.conditions.strategies import MEMORY, STRATEGIES, Row, connect, plan_of
-from daemon.conditions.reading.content import TagContent
-from daemon.conditions.reading.loading import load as load_content
+from benchmarks.conditions.strategies import (
+    MEMORY,
+    STRATEGIES,
+    Row,
+    WrongAnswer,
+    checked,
+    connect,
+    plan_of,
+    reader,
+    rows_of,
+)
+from daemon.conditions.content import TagContent
+from daemon.conditions.content import load as load_content
 from schemas.conditions.intervals import Key
 from schemas.config import DatabaseConfig
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.folders.counting import wire_bytes
+from benchmarks.folders.measuring import wire_bytes
 from benchmarks.folders.plan import (
     CHUNKS,
     CLIFF,
@@ -16,12 +16,14 @@ from benchmarks.folders.plan import (
     PARTS,
     PAYLOAD,
     QUICK,
+    Counted,
+    Measured,
     Plan,
+    Record,
     conditions,
 )
-from benchmarks.folders.record import Counted, Measured, Record
 from benchmarks.folders.report import edge, findings, report
-from benchmarks.report.findings import Verdict
+from benchmarks.report.model import Verdict
 from benchmarks.report.render import render, text
 from daemon.workloads.snapshots.messages import Spec
 from daemon.workloads.snapshots.progress import SnapshotsProgress

@@ -10,17 +10,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from benchmarks.interference.report import doses, timeline
-from benchmarks.interference.statistics.analysis import _crossing, analysed
-from benchmarks.interference.statistics.estimate import (
+from benchmarks.interference.analysis import TOO_WIDE, _crossing, analysed, verdict
+from benchmarks.interference.estimate import (
     against_neighbours,
     contrast,
     crossing_of,
     fraction_of,
     independent,
 )
-from benchmarks.interference.statistics.verdicts import TOO_WIDE, verdict
-from benchmarks.report.chart import drawing
+from benchmarks.interference.report import doses, timeline
+from benchmarks.report.render import drawing
 from daemon.workloads.interference.experiment import (
     command_of,
     dealt,

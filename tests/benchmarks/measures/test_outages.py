@@ -13,7 +13,7 @@ from benchmarks.command.report import report
 from benchmarks.measures.outages import LIVE_RATE
 from benchmarks.report.model import Cell
 from benchmarks.rounds.plan import PLANS
-from benchmarks.rounds.record import run_of
+from benchmarks.rounds.summary import run_of
 
 pytestmark = pytest.mark.slow
 

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.folders import plan as folders_plan
-from benchmarks.folders.record import Counted, Writing
-from benchmarks.folders.record import Record as FoldersRecord
-from benchmarks.interference.statistics.analysis import analysed
+from benchmarks.folders.plan import Counted, Writing
+from benchmarks.folders.plan import Record as FoldersRecord
+from benchmarks.interference.analysis import analysed
 from benchmarks.tiers import plan as tiers_plan
-from benchmarks.tiers.record import Disk, Searched, Size
-from benchmarks.tiers.record import Record as TiersRecord
-from benchmarks.visits.record import Check, Comparison
+from benchmarks.tiers.plan import Disk, Searched, Size
+from benchmarks.tiers.plan import Record as TiersRecord
+from benchmarks.visits.plan import Check, Comparison
 from schemas.api.interference import Experiment, Record
 from schemas.api.visits import Compaction, VisitsRun
 from schemas.config.visits import VisitsConfig

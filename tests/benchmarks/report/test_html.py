@@ -16,12 +16,9 @@ from benchmarks.command.bench import command
 from benchmarks.command.choice import advise, crash_safe, fastest, warn
 from benchmarks.command.report import published_hz
 from benchmarks.command.report import report as report_of
-from benchmarks.report.chart import Scale, scale_of, short
-from benchmarks.report.model import Axis
-from benchmarks.report.render import render
-from benchmarks.report.words import between, listed, milliseconds, number, percent, times, whole
-from benchmarks.rounds.record import NoRun, Run, run_of
-from benchmarks.rounds.summary import Spread
+from benchmarks.report.model import Axis, between, listed, milliseconds, number, percent, times, whole
+from benchmarks.report.render import Scale, render, scale_of, short
+from benchmarks.rounds.summary import NoRun, Run, Spread, run_of
 from schemas.checking.dsn import Backend
 from tests.page.browser import Watched, chromium
 from tests.support.kept_run import HOSTILE, LATENCIES, MYSQL, POSTGRESQL, SERVERS, kept, latency, server, way

@@ -8,7 +8,7 @@ from benchmarks.command.bench import command
 from benchmarks.command.report import report
 from benchmarks.measures.pages import AUDIENCES
 from benchmarks.report.render import render
-from benchmarks.rounds.record import run_of
+from benchmarks.rounds.summary import run_of
 from tests.support.kept_run import SERVERS, kept
 from tests.support.report_tables import rows_of
 

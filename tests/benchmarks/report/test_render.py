@@ -2,7 +2,6 @@
 
 import pytest
 
-from benchmarks.report.chart import drawing
 from benchmarks.report.model import (
     Advice,
     Axis,
@@ -19,7 +18,7 @@ from benchmarks.report.model import (
     Tile,
     Warnings,
 )
-from benchmarks.report.render import render, text
+from benchmarks.report.render import drawing, render, text
 from tests.benchmarks.report.test_html import Reader
 from tests.support.kept_run import HOSTILE
 

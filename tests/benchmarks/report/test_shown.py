@@ -14,7 +14,7 @@ from benchmarks.folders.report import report as folders_report
 from benchmarks.interference.report import report as interference_report
 from benchmarks.report.model import Report
 from benchmarks.report.render import render
-from benchmarks.rounds.record import run_of
+from benchmarks.rounds.summary import run_of
 from benchmarks.tiers.report import report as tiers_report
 from benchmarks.visits.report import comparison_report, run_report
 from tests.benchmarks.report import records

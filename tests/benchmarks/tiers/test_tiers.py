@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from backends.sql.tables import group_tables
 from benchmarks.load.workload import GROUP
-from benchmarks.report.findings import Verdict
+from benchmarks.report.model import Verdict
 from benchmarks.report.render import render, text
 from benchmarks.tiers.figures import block_ratio
 from benchmarks.tiers.parts.planning import questions
@@ -34,17 +34,23 @@ from benchmarks.tiers.plan import (
     SLOW,
     SPECTRA,
     WHOLE,
+    Asked,
+    Block,
+    Disk,
+    Moved,
     Plan,
+    Planned,
+    Record,
+    Searched,
+    Size,
     predicted,
 )
-from benchmarks.tiers.record import Asked, Block, Disk, Moved, Planned, Record, Searched, Size
 from benchmarks.tiers.report import findings, report
 from benchmarks.tiers.run import BEGIN, END, MEASURED, WIDTH, main, with_figures
 from benchmarks.tiers.slow_disk import shimmed, throttled
 from benchmarks.tiers.slow_disk.choice import LOOP, SHIM, NoSlowDisk, chosen, slow_disk
 from benchmarks.tiers.slow_disk.probe import measured
-from benchmarks.tiers.stored import first_hour_ns
-from benchmarks.tiers.tiered import forget, tiered
+from benchmarks.tiers.tiered import first_hour_ns, forget, tiered
 from schemas.batch import Layout
 
 

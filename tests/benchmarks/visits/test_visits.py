@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.report.findings import Verdict
+from benchmarks.report.model import Verdict
 from benchmarks.report.render import render
 from benchmarks.visits.__main__ import main
-from benchmarks.visits.measuring.checks import checked
-from benchmarks.visits.measuring.plan import (
+from benchmarks.visits.baseline import FLAT, Figures, Flatness, against, best_of, flatness, upkeep
+from benchmarks.visits.estimate import Interval, bend, ends, mean, ratio, slope_ratio, spread
+from benchmarks.visits.findings import PAIRS, findings, warm
+from benchmarks.visits.plan import (
     AS_WRITTEN,
     BASE,
     COMPETING,
@@ -25,14 +27,13 @@ from benchmarks.visits.measuring.plan import (
     PAPERS,
     SWEEP,
     TINY,
+    Comparison,
+    Measured,
     planned,
 )
-from benchmarks.visits.record import Comparison, Measured
 from benchmarks.visits.report import at_end, comparison_report, series
 from benchmarks.visits.report import seconds as seconds_words
-from benchmarks.visits.statistics.baseline import FLAT, Figures, Flatness, against, best_of, flatness, upkeep
-from benchmarks.visits.statistics.estimate import Interval, bend, ends, mean, ratio, slope_ratio, spread
-from benchmarks.visits.statistics.findings import PAIRS, findings, warm
+from benchmarks.visits.run import checked
 from daemon.workloads.visits.figures import line
 from daemon.workloads.visits.settings import time_of
 from schemas.api.visits import Compaction, Line

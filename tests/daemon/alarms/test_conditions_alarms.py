@@ -3,7 +3,7 @@
 import pytest
 
 from daemon.alarms import Severity
-from daemon.alarms.conditions import AFTER_S, not_served
+from daemon.alarms.services import SERVED_AFTER_S, not_served
 from schemas.api.conditions import ConditionsClients, ConditionsStatus, ConditionsUse
 from schemas.api.status import Status
 from schemas.states import ConditionsState
@@ -42,7 +42,12 @@ def test_a_server_that_runs_or_starts_is_no_alarm(state: ConditionsState) -> Non
 
 def test_a_process_that_does_not_run_is_a_warning_with_the_reason() -> None:
     (alarm,) = not_served(status_with(ConditionsState.FAILED, "it was ended by SIGKILL"), frozenset())
-    assert (alarm.severity, alarm.key, alarm.after_s, alarm.began_s) == (Severity.WARNING, "conditions", AFTER_S, 5.0)
+    assert (alarm.severity, alarm.key, alarm.after_s, alarm.began_s) == (
+        Severity.WARNING,
+        "conditions",
+        SERVED_AFTER_S,
+        5.0,
+    )
     assert alarm.text == "1 of 2 servers of conditions do not run: it was ended by SIGKILL"
 
 

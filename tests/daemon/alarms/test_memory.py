@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from daemon.alarms import AlarmBoard, MemoryFile
-from daemon.alarms.board import AWAY_MOST_S, RETURNS_WITHIN_S
-from daemon.alarms.memory import FILE, Memory
+from daemon.alarms.board import AWAY_MOST_S, FILE, RETURNS_WITHIN_S, Memory
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from schemas.api.alarms import AlarmStatus

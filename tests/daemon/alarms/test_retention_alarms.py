@@ -1,7 +1,7 @@
 """What is wrong with retention, from its status."""
 
 from daemon.alarms import Severity
-from daemon.alarms.retention import not_met
+from daemon.alarms.services import retention_not_met
 from schemas.api.retention import RetentionStatus
 from schemas.api.status import Status
 from tests.page.served import snapshot
@@ -13,12 +13,12 @@ def status_with(**retention: object) -> Status:
 
 
 def test_limits_that_are_met_are_no_alarm() -> None:
-    assert list(not_met(status_with(periods=3), frozenset())) == []
-    assert list(not_met(status_with().model_copy(update={"retention": None}), frozenset())) == []
+    assert list(retention_not_met(status_with(periods=3), frozenset())) == []
+    assert list(retention_not_met(status_with().model_copy(update={"retention": None}), frozenset())) == []
 
 
 def test_a_limit_that_cannot_be_met_says_by_how_much_and_what_is_held() -> None:
-    (alarm,) = not_met(
+    (alarm,) = retention_not_met(
         status_with(short=["group bpm takes 3 GiB more than it may"], held=["20261121 of bpm: dead letters are of it"]),
         frozenset(),
     )
@@ -29,7 +29,7 @@ def test_a_limit_that_cannot_be_met_says_by_how_much_and_what_is_held() -> None:
 
 def test_what_keeps_it_from_dropping_is_said_unless_the_database_is_away_anyway() -> None:
     status = status_with(problem="table 'bpm' is in use")
-    (alarm,) = not_met(status, frozenset())
+    (alarm,) = retention_not_met(status, frozenset())
     assert alarm.text == "Retention cannot drop all that its limits ask for: table 'bpm' is in use"
     away = status.model_copy(update={"store": status.store.model_copy(update={"available": False})})
-    assert list(not_met(away, frozenset())) == []
+    assert list(retention_not_met(away, frozenset())) == []

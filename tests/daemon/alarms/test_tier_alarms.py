@@ -1,7 +1,7 @@
 """What is wrong with tiers, from their status."""
 
 from daemon.alarms import Severity
-from daemon.alarms.tiers import not_met
+from daemon.alarms.services import tiers_not_met
 from schemas.api.status import Status
 from schemas.api.tiers import TiersStatus
 from tests.page.served import snapshot
@@ -13,12 +13,12 @@ def status_with(**tiers: object) -> Status:
 
 
 def test_tiers_that_have_room_are_no_alarm() -> None:
-    assert list(not_met(status_with(moved=3), frozenset())) == []
-    assert list(not_met(status_with().model_copy(update={"tiers": None}), frozenset())) == []
+    assert list(tiers_not_met(status_with(moved=3), frozenset())) == []
+    assert list(tiers_not_met(status_with().model_copy(update={"tiers": None}), frozenset())) == []
 
 
 def test_a_tier_without_room_says_by_how_much_and_what_is_held() -> None:
-    (alarm,) = not_met(
+    (alarm,) = tiers_not_met(
         status_with(short=["tier fast takes 3 GiB more than it may"], held=["20261121 of bpm: it waits"]), frozenset()
     )
     assert (alarm.severity, alarm.key) == (Severity.WARNING, "tiers")
@@ -28,7 +28,7 @@ def test_a_tier_without_room_says_by_how_much_and_what_is_held() -> None:
 
 def test_what_keeps_a_move_is_said_unless_the_database_is_away_anyway() -> None:
     status = status_with(problem="no space left on device")
-    (alarm,) = not_met(status, frozenset())
+    (alarm,) = tiers_not_met(status, frozenset())
     assert alarm.text == "No partition can be moved to another tier: no space left on device"
     away = status.model_copy(update={"store": status.store.model_copy(update={"available": False})})
-    assert list(not_met(away, frozenset())) == []
+    assert list(tiers_not_met(away, frozenset())) == []

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemon.calibration.group import GroupCalibration
+from daemon.calibration.current import GroupCalibration
 from daemon.calibration.payloads import PayloadFiles, PayloadUnusable, payload_files
 from daemon.calibration.tables import PayloadTables
 from schemas.conditions.calibration import BUTTONS, By

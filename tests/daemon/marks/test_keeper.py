@@ -18,7 +18,7 @@ from backends.memory.store import MemoryStore
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside, SystemDisk
 from daemon.marks import MarkKeeper, MarkRefused, MarksNotKept
-from daemon.marks.folder import OrderFolder
+from daemon.marks.keeper import OrderFolder
 from schemas.marks import Mark, MarksWithin
 from tests.support.batches import by_group, group_of
 from tests.support.pipelines import eventually

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from backends.base import Partition
 from backends.counting import HOUR_NS, HourRead
-from daemon.tiers.asked import FIRST, reads_of
-from daemon.tiers.filling import PAGE
-from daemon.tiers.heat import Reads
+from daemon.tiers.heat import FIRST, Reads, reads_of
+from daemon.tiers.planner import PAGE
 
 ROWS, PAGES = 20_000, 100
 

@@ -7,7 +7,7 @@ import pytest
 
 from backends.base import Partition
 from daemon.retention.planner import DAY_NS
-from daemon.tiers.by_hand import MoveRefused, move_by_hand
+from daemon.tiers.limits import MoveRefused, move_by_hand
 from schemas.config import Config
 from tests.daemon.tiers.test_planner import NOW_NS, day
 

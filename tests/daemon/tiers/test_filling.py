@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from daemon.tiers.filling import FACTOR, PAGE, PAYS, Candidate, filled, pays
 from daemon.tiers.heat import SCANNED_S
+from daemon.tiers.planner import FACTOR, PAGE, PAYS, Candidate, filled, pays
 
 TIERS = 3
 

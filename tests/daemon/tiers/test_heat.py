@@ -12,8 +12,21 @@ from hypothesis import strategies as st
 from backends.base import Partition, ReadCounters
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Instant, Outside
-from daemon.tiers.heat import CACHED, DAY_S, NO_READS, RANDOM_S, SCANNED_S, Heat, Reads, reads_between
-from daemon.tiers.remembered import FILE, HeatFile, HeatMemory, heat_of, memory_of
+from daemon.tiers.heat import (
+    CACHED,
+    DAY_S,
+    FILE,
+    NO_READS,
+    RANDOM_S,
+    SCANNED_S,
+    Heat,
+    HeatFile,
+    HeatMemory,
+    Reads,
+    heat_of,
+    memory_of,
+    reads_between,
+)
 
 LABEL = ("bpm", "20260101")
 ROWS, PAGES = 20_000, 128

@@ -17,8 +17,8 @@ from backends.postgresql import PostgresqlStore
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.retention.looking import TOUCHED_FIRST_NS
-from daemon.tiers.by_hand import MoveRefused
 from daemon.tiers.keeper import TierKeeper
+from daemon.tiers.limits import MoveRefused
 from schemas.batch import JournalPosition, Layout
 from schemas.config import Config, DatabaseConfig
 from schemas.queries import Totals

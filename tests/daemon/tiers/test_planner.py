@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from backends.base import Partition
 from daemon.retention.planner import GroupState
-from daemon.tiers.filling import PAGE, PAYS
 from daemon.tiers.heat import DAY_S, SCANNED_S, PeriodHeat
-from daemon.tiers.planner import DAY_NS, GIB, HOLD, Access, Held, Plan, Short, Tier, plan, sizes_of, tier_of
+from daemon.tiers.planner import DAY_NS, GIB, HOLD, PAGE, PAYS, Access, Held, Plan, Short, Tier, plan, sizes_of, tier_of
 from schemas.config.retention import NEWEST
 from schemas.retention import Period
 

@@ -12,9 +12,8 @@ import pytest
 from backends.base import Partition, ReadCounters
 from daemon.core.outside import Instant
 from daemon.retention.planner import DAY_NS, GIB, GroupState
-from daemon.tiers.filling import PAGE, PAYS
 from daemon.tiers.heat import DAY_S, SCANNED_S, Heat
-from daemon.tiers.planner import Access, Plan, PlannedMove, Tier, plan
+from daemon.tiers.planner import PAGE, PAYS, Access, Plan, PlannedMove, Tier, plan
 
 SLOW_S, FAST_S = 0.0142, 0.0002
 DAYS, FAST_DAYS = 60, 15

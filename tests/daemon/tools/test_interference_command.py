@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from benchmarks.interference.statistics.analysis import analysed
+from benchmarks.interference.analysis import analysed
 from daemon.core.outcome import CommandFailed
 from daemon.tools.commands.interference import interference
 from daemon.tools.interference.follow import _line

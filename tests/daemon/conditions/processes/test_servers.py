@@ -17,7 +17,7 @@ import pytest
 
 from backends.postgresql.schema.create import lock_schema
 from backends.throwaway.postgresql import ThrowawayPostgresql
-from daemon.conditions.processes.servers import ConditionsServers
+from daemon.conditions.servers import ConditionsServers
 from daemon.core.configuration import load_config
 from daemon.core.configuration.api_token import api_token
 from daemon.core.monitoring.events import Events

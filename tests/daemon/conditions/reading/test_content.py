@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from daemon.conditions.reading import content
-from daemon.conditions.reading.content import TagContent
-from daemon.conditions.reading.loading import TooLarge, load
+from daemon.conditions import content
+from daemon.conditions.content import TagContent, TooLarge, load
 from schemas.conditions.intervals import END, LARGEST, Interval, Key, ListContent, TagRevision, TagStatus
 from schemas.conditions.line import columns_of
 

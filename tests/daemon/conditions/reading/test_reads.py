@@ -12,10 +12,9 @@ import pytest
 
 from backends.base import StoreUnavailable
 from backends.memory.conditions import MemoryConditionsStore
+from daemon.conditions import reads
 from daemon.conditions.clients import AGENT_LETTERS, Use, Uses
-from daemon.conditions.reading import freshness, reads
-from daemon.conditions.reading.freshness import Freshness, Writes
-from daemon.conditions.reading.reads import Reads
+from daemon.conditions.reads import Freshness, Reads, Writes
 from schemas.conditions.intervals import END, Key, ListContent, NewInterval, TagRevision, TagStatus, ValidAt
 from tests.support.conditions import bpm
 from tests.support.conditions_server import Served, fill, flat_rows, served, some_intervals
@@ -142,7 +141,7 @@ async def test_what_another_server_wrote_is_answered_after_a_second_at_most() ->
     await in_memory(found, "physics")
     name = (await store.tag_lists("physics"))["type_000"]
     await store.insert({name: some_intervals([10**6], "new")})
-    clock.now_s += freshness.OLDEST_S + 0.001
+    clock.now_s += reads.OLDEST_S + 0.001
     assert (await rows_of(found, "physics", 10**6))[0][1] == "new/1000000.json"
     # And it is loaded again, beside.
     clock.now_s += 100
@@ -254,7 +253,7 @@ async def test_without_the_database_what_is_frozen_is_answered_and_the_rest_for_
     assert stale.age_s >= 3600
     assert found.freshness.problem == "it is switched off"
     store.fail_with(None)
-    clock.now_s += freshness.EVERY_S
+    clock.now_s += reads.EVERY_S
     assert await rows_of(found, "physics", 50) == expected
     assert (await found.list_tags()).age_s is None
     assert found.freshness.problem is None
@@ -471,7 +470,7 @@ async def test_without_the_database_the_client_still_gets_what_is_frozen() -> No
         await loaded(api, "frozen")
         assert len((await api.client.get("globalTags")).json()) == 2
         store.fail_with(AWAY)
-        await asyncio.sleep(freshness.OLDEST_S + 0.1)
+        await asyncio.sleep(reads.OLDEST_S + 0.1)
         listed = await api.client.get("globalTags")
         assert {each["name"] for each in listed.json()} == {"frozen", "open"}
         assert (listed.headers["cache-control"], int(listed.headers["age"]) >= 1) == ("no-store", True)
@@ -486,7 +485,7 @@ async def test_without_the_database_the_client_still_gets_what_is_frozen() -> No
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "2"), path
             assert refused.json()["detail"] == "the database is away: it is switched off; try again later"
         store.fail_with(None)
-        await asyncio.sleep(freshness.EVERY_S)
+        await asyncio.sleep(reads.EVERY_S)
         assert len((await api.client.get(query("open", 10**6))).json()) == 2
 
 

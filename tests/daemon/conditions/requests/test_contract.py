@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from backends.memory.conditions import MemoryConditionsStore
-from daemon.conditions.requests.routes import nested
+from daemon.conditions.requests import nested
 from schemas.conditions.intervals import LARGEST
 from tests.support.conditions_server import PREFIX, TOKEN, Served, fill, served
 from tests.support.listening import eventually

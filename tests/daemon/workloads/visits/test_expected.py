@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from backends import open_visit_store
-from daemon.workloads.visits.expected import mean_overlap, rows
+from daemon.workloads.visits.expected import rows
 from daemon.workloads.visits.facts import expected
 from daemon.workloads.visits.settings import time_of
 from daemon.workloads.visits.sky import Sky
@@ -147,18 +147,6 @@ def test_far_from_the_rim_it_is_the_papers_formula():
     # In a run of a few visits, too, if it is the mean over seeds that is asked for.
     few = rows(survey, 100, 5, own_fields=False)["DIAObject"]
     assert few == pytest.approx(rows(survey, 100, 5)["DIAObject"], rel=0.01)
-    assert part * 0.99 < mean_overlap(survey, 1) < part * 0.993
-
-
-def test_the_overlap_of_random_fields_is_the_mean_of_many():
-    survey = Survey(scale=0.02, variables=0)
-    sky = Sky(survey)
-    pointings = np.array([sky.pointing(visit) for visit in range(1500)])
-    apart = np.arccos(np.clip(pointings @ pointings.T, -1, 1))[np.triu_indices(1500, 1)]
-    half = np.minimum(apart / 2 / survey.field_radius, 1)
-    # Two circles of a plane, which is good enough for 3.5 degrees.
-    overlap = 2 / np.pi * (np.arccos(half) - half * np.sqrt(1 - half * half))
-    assert overlap.mean() == pytest.approx(mean_overlap(survey, 1), rel=0.02)
 
 
 def test_each_index_mode_has_the_tables_it_has():

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import socket
 import time
 from collections import Counter, defaultdict
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from backends.ending import end_tasks
 from daemon.conditions.clients import RecentUses, Use, Uses
-from daemon.conditions.processes.messages import Report, ServerSpec, Told
+from daemon.conditions.messages import Report, ServerSpec, Told
 from daemon.core.configuration import LoadedConfig, identity_of
 from daemon.core.configuration.api_token import api_token
 from daemon.core.monitoring.events import Events
@@ -254,3 +255,25 @@ class ConditionsServers:
 def conditions_servers(loaded: LoadedConfig, events: Events) -> ConditionsServers | None:
     """The server of a daemon; None where it runs none. Raises as `ConditionsServers`."""
     return ConditionsServers(loaded, events) if loaded.config.conditions.serve else None
+
+
+# --- the server without a daemon -------------------------------------------------------------------------------------
+
+
+async def serve_conditions(loaded: LoadedConfig) -> None:
+    """Serve until SIGTERM or SIGINT; the log tells what an operator should know.
+
+    Raises:
+        ConfigError: as of `ConditionsServers`.
+        CommandFailed: the address is taken, or is none.
+    """
+    events = Events()
+    servers = ConditionsServers(loaded, events)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    servers.start()
+    try:
+        await stop.wait()
+    finally:
+        await servers.end()

@@ -13,11 +13,9 @@ from backends import open_conditions_store
 from backends.base import ConfigurationRefused, StoreBusy, StoreError, StoreUnavailable
 from backends.conditions.base import ConditionsStore
 from backends.ending import end_tasks
-from daemon.conditions.processes.messages import REPORT_EVERY_S, Report, ServerSpec, Told
-from daemon.conditions.reading.freshness import Writes
-from daemon.conditions.reading.reads import Reads
-from daemon.conditions.requests.app import make_app
-from daemon.conditions.requests.counting import Tally
+from daemon.conditions.messages import REPORT_EVERY_S, Report, ServerSpec, Told
+from daemon.conditions.reads import Reads, Writes
+from daemon.conditions.requests.app import Tally, make_app
 from daemon.core.process import descriptors
 from daemon.core.process.children import go_first
 from daemon.web.backoff import Backoff

@@ -16,8 +16,7 @@ from backends import open_visit_store
 from backends.base import StoreError
 from benchmarks.servers.base import Server
 from benchmarks.servers.mysql import connect
-from benchmarks.visits.measuring.plan import Condition, Group
-from benchmarks.visits.record import Measured
+from benchmarks.visits.plan import Condition, Group, Measured
 from daemon.workloads.frame.runner import ProcessFailed
 from daemon.workloads.visits.expected import rows
 from daemon.workloads.visits.messages import (

@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from backends.kinds import KINDS
-from benchmarks.report.findings import Finding, Verdict
-from benchmarks.report.words import number
-from benchmarks.visits.measuring.plan import BASE, PAPERS, SWEEP
-from benchmarks.visits.record import Comparison, Measured
-from benchmarks.visits.statistics.estimate import Interval, bend, paired, ratio
+from benchmarks.report.model import Finding, Verdict, number
+from benchmarks.visits.estimate import Interval, bend, paired, ratio
+from benchmarks.visits.plan import BASE, PAPERS, SWEEP, Comparison, Measured
 from daemon.workloads.visits.figures import LEAST, line
 from schemas.api.visits import Line
 from schemas.readings import Array
