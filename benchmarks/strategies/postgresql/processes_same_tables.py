@@ -9,8 +9,7 @@ spike, as in the paper's plot.
 from benchmarks.rounds.commits import Commits, merged
 from benchmarks.strategies.postgresql.drivers import PSYCOPG2, Driver
 from benchmarks.strategies.postgresql.insert_each_table import create, insert
-from benchmarks.strategies.processes import in_processes
-from benchmarks.strategies.strategy import Triggers
+from benchmarks.strategies.strategy import Triggers, in_processes
 
 PROCESSES = 3
 

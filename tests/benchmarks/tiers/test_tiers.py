@@ -47,7 +47,7 @@ from benchmarks.tiers.plan import (
 )
 from benchmarks.tiers.report import findings, report
 from benchmarks.tiers.run import BEGIN, END, MEASURED, WIDTH, main, with_figures
-from benchmarks.tiers.slow_disk import shimmed, throttled
+from benchmarks.tiers.slow_disk import choice
 from benchmarks.tiers.slow_disk.choice import LOOP, SHIM, NoSlowDisk, chosen, slow_disk
 from benchmarks.tiers.slow_disk.probe import measured
 from benchmarks.tiers.tiered import first_hour_ns, forget, tiered
@@ -188,7 +188,7 @@ class TestSlowDisk:
         assert [word for word in ("root", "compiler") if word in str(caught.value)] == words
         assert "\n" not in str(caught.value)
 
-    @pytest.mark.skipif(shimmed.lacking() is not None, reason="there is no C compiler")
+    @pytest.mark.skipif(choice.shim_lacking() is not None, reason="there is no C compiler")
     def test_the_library_is_as_slow_as_a_hard_disk_and_leaves_nothing(self, tmp_path: Path) -> None:
         before = dict(os.environ)
         said: list[str] = []
@@ -199,16 +199,16 @@ class TestSlowDisk:
         assert dict(os.environ) == before
         assert not folder.exists()
         # A machine that is busy makes it slower, and nothing makes it faster.
-        assert found["iops"] <= 1.1 * shimmed.IOPS
-        assert found["mb_per_s"] <= 1.1 * shimmed.READ_BYTES / 1e6
+        assert found["iops"] <= 1.1 * choice.IOPS
+        assert found["mb_per_s"] <= 1.1 * choice.READ_BYTES / 1e6
         assert measured(tmp_path)["iops"] > found["iops"]
 
-    @pytest.mark.skipif(throttled.lacking() is not None, reason="there are no limits of devices, or no root")
+    @pytest.mark.skipif(choice.loop_lacking() is not None, reason="there are no limits of devices, or no root")
     def test_the_device_is_as_slow_as_a_hard_disk_and_is_gone_after_an_interruption(self, tmp_path: Path) -> None:
         def interrupted() -> None:
             with slow_disk(tmp_path, LOOP, print) as disk:
                 places.append(disk.folder)
-                devices.extend(throttled.devices_of(tmp_path / "slow.img"))
+                devices.extend(choice.devices_of(tmp_path / "slow.img"))
                 found.update(measured(disk.folder))
                 raise KeyboardInterrupt
 
@@ -218,18 +218,18 @@ class TestSlowDisk:
         with pytest.raises(KeyboardInterrupt):
             interrupted()
         assert len(devices) == 1
-        assert found["iops"] <= 1.1 * throttled.LIMITS["read_iops"]
+        assert found["iops"] <= 1.1 * choice.LIMITS["read_iops"]
         assert not places[0].exists()
         assert not (tmp_path / "slow.img").exists()
-        assert throttled.devices_of(tmp_path / "slow.img") == []
+        assert choice.devices_of(tmp_path / "slow.img") == []
         number = Path(f"/sys/block/{Path(devices[0]).name}/dev").read_text().strip()
-        limits = [path.read_text() for path in throttled.LIMITS_FOLDER.glob("blkio.throttle.*_device")]
+        limits = [path.read_text() for path in choice.LIMITS_FOLDER.glob("blkio.throttle.*_device")]
         assert not [line for each in limits for line in each.splitlines() if line.split()[0] == number]
 
     @pytest.mark.slow
     @pytest.mark.parametrize("kind", [LOOP, SHIM])
     def test_a_server_reads_as_slowly_from_it_and_its_cache_can_be_made_cold(self, kind: str, tmp_path: Path) -> None:
-        lacks = (throttled if kind == LOOP else shimmed).lacking()
+        lacks = choice.loop_lacking() if kind == LOOP else choice.shim_lacking()
         if lacks is not None:
             pytest.skip(lacks)
         # As root the server runs under another account.
@@ -250,7 +250,7 @@ class TestSlowDisk:
                         (row,) = connection.execute("SELECT count(*) FROM t WHERE ctid = %s", [f"({page * 50},1)"])
                         assert row == (1,)
                     seconds = time.perf_counter() - begun
-        assert seconds > 0.5 * 40 / throttled.LIMITS["read_iops"]
+        assert seconds > 0.5 * 40 / choice.LIMITS["read_iops"]
 
     def test_what_is_forgotten_is_as_it_was(self, tmp_path: Path) -> None:
         (tmp_path / "folder").mkdir()
@@ -281,8 +281,8 @@ class TestRun:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setattr("benchmarks.tiers.run.signal.signal", lambda *_: None)
-        monkeypatch.setattr(throttled, "lacking", lambda: "it takes root")
-        monkeypatch.setattr(shimmed, "lacking", lambda: "there is no C compiler (cc)")
+        monkeypatch.setattr(choice, "loop_lacking", lambda: "it takes root")
+        monkeypatch.setattr(choice, "shim_lacking", lambda: "there is no C compiler (cc)")
         assert main(["--only", "movers,beside", "-o", str(tmp_path / "f.json")]) == 1
         said = capsys.readouterr().err
         assert said.count("there is no slow disk") == 2
