@@ -5,20 +5,16 @@ from contextlib import suppress
 
 from backends.base import Decimating, PeriodTouched, Store, StoreBusy, StoreError, Tiered
 from daemon.core.monitoring.events import Events
-from daemon.core.outcome import reason_of
 from daemon.core.outside import Outside
 from daemon.decimation.planner import Plan, PlannedReduction, aging, planned
 from daemon.pipeline.pipeline import Pipeline
-from daemon.retention.limits import lying_of, newest_of, waiting_of, was_dropped
-from daemon.retention.looking import PATIENCE_S, LeftAlone, Looking, patiently
+from daemon.retention.limits import newest_of, waits_of, was_dropped
+from daemon.retention.looking import NAMED, PATIENCE_S, LeftAlone, Looking, patiently
 from daemon.tiers.pace import Allowance, Paced
 from schemas.api.decimation import DecimationStatus, LastReduction, NextReduction, ReducingPeriod
 from schemas.config import Config
 from schemas.decimation import Decimated
 from schemas.retention import Period, Span, spans_of
-
-EVERY_S = 60.0
-NAMED = 3
 
 
 class DecimationKeeper(Looking):
@@ -56,11 +52,6 @@ class DecimationKeeper(Looking):
         self._read: set[tuple[str, str]] = set()
 
     @property
-    def every_s(self) -> float:
-        """How long it is from one look to the next."""
-        return EVERY_S
-
-    @property
     def is_asked_for(self) -> bool:
         """True where something is to be reduced."""
         return bool(self._config.reductions)
@@ -78,18 +69,13 @@ class DecimationKeeper(Looking):
             self._plan = Plan()
             return None
         self._refused = {}
-        try:
+        await self._plan_again(self._store)
+        await self._clear_up()
+        for _ in range(len(self._plan.reductions)):
+            if not self._plan.reductions:
+                break
+            await self._try_to_reduce(self._store, self._plan.reductions[0])
             await self._plan_again(self._store)
-            await self._clear_up()
-            for _ in range(len(self._plan.reductions)):
-                if not self._plan.reductions:
-                    break
-                await self._try_to_reduce(self._store, self._plan.reductions[0])
-                await self._plan_again(self._store)
-        except StoreError as error:
-            return str(error)
-        except OSError as error:
-            return f"dead letters cannot be read: {reason_of(error)}"
         return "; ".join(dict.fromkeys(self._refused.values())) or None
 
     async def _plan_again(self, store: Decimating) -> None:
@@ -98,10 +84,8 @@ class DecimationKeeper(Looking):
         self._begun = []
         self._tell_pipelines()
         newest = await newest_of(self._store, aging(self._config))
-        waited_for = {name: await self._left_alone(name) for name in partitions}
-        for name, pipeline in self._pipelines.items():
-            of = partitions.get(name, ())
-            waited_for.setdefault(name, {}).update(await lying_of(pipeline, of) | waiting_of(pipeline, of))
+        left_alone = {name: await self._left_alone(name) for name in partitions}
+        waited_for = await waits_of(self._pipelines, partitions, left_alone)
         if self._marks_waiting():
             wait = "marks wait for the database, and what lies around them stays"
             waited_for = {name: dict.fromkeys((each.name for each in of), wait) for name, of in partitions.items()}
@@ -182,9 +166,6 @@ class DecimationKeeper(Looking):
                 f" {readings:,} readings: {reduction.reason}; the ledger stays"
             )
 
-    def _now_ns(self) -> int:
-        return self._outside.clock.now().utc_ns
-
     # --- what others ask ----------------------------------------------------------------------------------------
 
     def busy(self, group: str) -> Collection[str]:
@@ -241,7 +222,7 @@ class DecimationKeeper(Looking):
             next=None
             if following is None
             else NextReduction(group=following.period.group, name=following.period.name, at_ns=following.at_ns),
-            held=[f"{held.period.name} of {held.period.group}: {held.reason}" for held in self._plan.held[:NAMED]],
+            held=[held.words for held in self._plan.held[:NAMED]],
             problem=self._problem,
             checked_ns=self._checked_ns,
         )

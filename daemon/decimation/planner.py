@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from backends.base import Partition
 from daemon.retention.limits import states_of
-from daemon.retention.planner import DAY_NS, GroupState, kept_of, old_of, period_of
+from daemon.retention.planner import DAY_NS, GroupState, Held, Next, kept_of, old_of, period_of
 from schemas.config import Config, GroupConfig
 from schemas.decimation import SECOND_NS, Decimated, Every, How, Reduction
 from schemas.retention import Dropped, Period
@@ -43,22 +43,6 @@ class PlannedReduction:
     window_ns: int
     reason: str
     nbytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Held:
-    """A period that has to be reduced, and stays as it is, and why."""
-
-    period: Period
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Next:
-    """The next period that becomes too old, and when (UTC, ns)."""
-
-    period: Period
-    at_ns: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from daemon.retention.limits import (
     usage_of,
     waiting_of,
 )
-from daemon.retention.looking import AGAIN_FIRST_S, AGAIN_MOST_S, PATIENCE_S, TRIES, Looking
+from daemon.retention.looking import AGAIN_FIRST_S, AGAIN_MOST_S, NAMED, PATIENCE_S, TRIES, Looking
 from daemon.retention.planner import DiskState, Drop, Plan, Short, plan
 from daemon.web.backoff import Backoff
 from schemas.api.retention import DroppedPeriod, NextPeriod, RetentionStatus
@@ -31,7 +31,6 @@ from schemas.retention import Dropped, Period, Rule
 
 SHOWS = 0.25
 """The part of a dropped period that at least has to be free afterwards; others may write meanwhile."""
-NAMED = 3
 GIB = 2**30
 
 
@@ -76,7 +75,7 @@ class RetentionKeeper(Looking):
 
     @property
     def every_s(self) -> float:
-        """How long it is from one look to the next, in s."""
+        """Time from one look to the next, in s."""
         return self._config.retention.check_every_s
 
     async def _look(self) -> str | None:
@@ -84,11 +83,11 @@ class RetentionKeeper(Looking):
         self._refused, self._disk_problem = {}, None
         try:
             await self._drop_all()
-        except (StoreError, OSError) as error:
+        except (StoreError, OSError):
             # With nothing to drop it is no problem of retention that the database is away.
-            if not (self._begun() or are_limited(self._config)):
-                return self._problem
-            return str(error) if isinstance(error, StoreError) else f"dead letters cannot be read: {reason_of(error)}"
+            if self._begun() or are_limited(self._config):
+                raise
+            return self._problem
         finally:
             self._dropping = None
         problems = [*self._refused.values(), *([self._disk_problem] if self._disk_problem else [])]
@@ -169,7 +168,7 @@ class RetentionKeeper(Looking):
                 refused=self._refused,
                 decimated=decimated,
             )
-            made = plan(states, disk, self._outside.clock.now().utc_ns)
+            made = plan(states, disk, self._now_ns())
             # Dead letters are read only where something would go.
             wanted = {drop.period.group for drop in made.drops} & self._pipelines.keys() - asked
             if not wanted:
@@ -209,9 +208,8 @@ class RetentionKeeper(Looking):
         if pipeline is not None and not await self._is_claimed(pipeline, period):
             return
         self._dropping = f"{period.name} of {period.group}: {drop.reason}"
-        at_ns = self._outside.clock.now().utc_ns
         disk = self._disk() if drop.rule is Rule.DISK else None
-        dropped = await self._store.drop(period, drop.rule, at_ns=at_ns, patience_s=patience_s)
+        dropped = await self._store.drop(period, drop.rule, at_ns=self._now_ns(), patience_s=patience_s)
         if disk is not None:
             self._awaited = drop, disk.free + int(SHOWS * drop.nbytes)
         self._events.info(
@@ -252,7 +250,7 @@ class RetentionKeeper(Looking):
             next=None
             if following is None
             else NextPeriod(group=following.period.group, name=following.period.name, at_ns=following.at_ns),
-            held=[f"{held.period.name} of {held.period.group}: {held.reason}" for held in self._plan.held[:NAMED]],
+            held=[held.words for held in self._plan.held[:NAMED]],
             short=[words_of(short) for short in self._plan.short],
             problem=self._problem,
             checked_ns=self._checked_ns,

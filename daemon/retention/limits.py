@@ -107,6 +107,16 @@ async def lying_of(pipeline: Pipeline, partitions: Sequence[Partition]) -> dict[
     return {period.name: why for period, is_so in zip(periods, lying, strict=True) if is_so}
 
 
+async def waits_of(
+    pipelines: Mapping[str, Pipeline], partitions: Mapping[str, Sequence[Partition]], found: dict[str, dict[str, str]]
+) -> dict[str, dict[str, str]]:
+    """Add to what is found of each group what in its backlog and its dead letters waits; raises OSError."""
+    for name, pipeline in pipelines.items():
+        of = partitions.get(name, ())
+        found.setdefault(name, {}).update(await lying_of(pipeline, of) | waiting_of(pipeline, of))
+    return found
+
+
 def _periods(pipeline: Pipeline, partitions: Sequence[Partition]) -> list[Period]:
     group = pipeline.group.name
     return [Period(group=group, name=each.name, start_ns=each.start_ns, end_ns=each.end_ns) for each in partitions]

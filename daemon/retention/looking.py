@@ -11,12 +11,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from backends.base import StoreBusy
+from backends.base import StoreBusy, StoreError
 from daemon.core.monitoring.events import Events
+from daemon.core.outcome import reason_of
 from daemon.core.outside import Clock, Outside
 from daemon.web.backoff import Backoff
 from schemas.retention import Period
 
+EVERY_S = 60.0
+"""Time between two looks, where the configuration does not say it."""
 PATIENCE_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 """How long readers and the writing may wait behind it, by how often it was tried."""
 AGAIN_FIRST_S, AGAIN_MOST_S = 0.5, 10.0
@@ -24,6 +27,9 @@ TRIES = 60
 """So often it is tried before it is looked again what has to be done."""
 SPREAD = 0.1
 """Several daemons at one database do not look at the same moment."""
+
+NAMED = 3
+"""So many of the periods that are held are named in the status."""
 
 TOUCHED_FIRST_NS, TOUCHED_MOST_NS = 600_000_000_000, 86_400_000_000_000
 """A period that readings came for while it was dealt with is left alone for so long, twice as long each time."""
@@ -90,9 +96,9 @@ class Looking(ABC):
         self._changed = asyncio.Event()
 
     @property
-    @abstractmethod
     def every_s(self) -> float:
-        """How long it is from one look to the next, in s."""
+        """Time from one look to the next, in s."""
+        return EVERY_S
 
     @property
     def is_asked_for(self) -> bool:
@@ -115,13 +121,26 @@ class Looking(ABC):
 
     async def look(self) -> None:
         """Look what has to be done now, and do it."""
-        problem = await self._look()
+        try:
+            problem = await self._look()
+        except StoreError as error:
+            problem = str(error)
+        except OSError as error:
+            problem = f"dead letters cannot be read: {reason_of(error)}"
         self._note_problem(problem if self.is_asked_for else None)
-        self._checked_ns = self._outside.clock.now().utc_ns
+        self._checked_ns = self._now_ns()
 
     @abstractmethod
     async def _look(self) -> str | None:
-        """Do all that has to be done now; return why it could not be done, in one line."""
+        """Do all that has to be done now; return why it could not be done, in one line.
+
+        Raises:
+            StoreError: the database does not answer.
+            OSError: dead letters cannot be read.
+        """
+
+    def _now_ns(self) -> int:
+        return self._outside.clock.now().utc_ns
 
     def _note_problem(self, problem: str | None) -> None:
         if problem is not None and problem != self._problem:

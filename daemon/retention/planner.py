@@ -94,11 +94,15 @@ class Drop:
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """A period that a limit asks for, and that stays, and why."""
+    """A period that a limit or an age asks for, and that stays, and why."""
 
     period: Period
-    rule: Rule
     reason: str
+
+    @property
+    def words(self) -> str:
+        """What stays and why, in one line."""
+        return f"{self.period.name} of {self.period.group}: {self.reason}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +225,7 @@ class _Planning:
         period = period_of(group, partition)
         why = group.waited_for.get(partition.name) or group.refused.get(rule)
         if why is not None:
-            self.held.append(Held(period=period, rule=rule, reason=why))
+            self.held.append(Held(period=period, reason=why))
             return False
         self._taken[group.name, partition.name] = partition
         nbytes = group.frees(partition) if nbytes is None else nbytes

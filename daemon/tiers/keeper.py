@@ -7,11 +7,10 @@ from pathlib import Path
 from backends.base import Pace, Partition, PeriodTouched, Store, StoreBusy, StoreError, Tiered
 from backends.counting import Counting, HourRead
 from daemon.core.monitoring.events import Events
-from daemon.core.outcome import reason_of
 from daemon.core.outside import Outside
 from daemon.pipeline.pipeline import Pipeline
-from daemon.retention.limits import lying_of, newest_of, states_of, waiting_of, was_dropped
-from daemon.retention.looking import PATIENCE_S, LeftAlone, Looking, patiently
+from daemon.retention.limits import newest_of, states_of, waits_of, was_dropped
+from daemon.retention.looking import EVERY_S, NAMED, PATIENCE_S, LeftAlone, Looking, patiently
 from daemon.retention.planner import GIB
 from daemon.tiers.heat import Heat, HeatFile, Label, Reads, heat_of, memory_of, reads_of
 from daemon.tiers.limits import MoveRefused, aging, half_life_s, mib_per_s_of, move_by_hand, planned, tiers_of
@@ -20,8 +19,6 @@ from daemon.tiers.planner import Plan, PlannedMove, Short, name_of, sizes_of, ti
 from schemas.api.tiers import MovingPeriod, NextMove, TiersStatus, TierStatus
 from schemas.config import Config
 
-EVERY_S = 60.0
-NAMED = 3
 KEPT_EVERY_NS = 600_000_000_000
 """So often heat is written to the disk, where the server's counters tell after a restart what was read since."""
 SHOWS_NS = 30_000_000_000
@@ -74,11 +71,6 @@ class TierKeeper(Looking):
         self._moved, self._thrown_away, self._failed = 0, 0, 0
 
     @property
-    def every_s(self) -> float:
-        """How long it is from one look to the next."""
-        return EVERY_S
-
-    @property
     def is_asked_for(self) -> bool:
         """True where there are tiers."""
         return bool(self._config.tiers)
@@ -97,20 +89,15 @@ class TierKeeper(Looking):
             self._asked({})  # what was read does not pile up where nobody wants to know
             return None
         self._refused = {}
-        try:
+        await self._obey(self._store)
+        await self._plan_again()
+        await self._clear_up(self._store)
+        for _ in range(len(self._plan.moves)):
             await self._obey(self._store)
+            if not self._plan.moves:
+                break
+            await self._try_to_move(self._store, await self._first(self._store))
             await self._plan_again()
-            await self._clear_up(self._store)
-            for _ in range(len(self._plan.moves)):
-                await self._obey(self._store)
-                if not self._plan.moves:
-                    break
-                await self._try_to_move(self._store, await self._first(self._store))
-                await self._plan_again()
-        except StoreError as error:
-            return str(error)
-        except OSError as error:
-            return f"dead letters cannot be read: {reason_of(error)}"
         return "; ".join(dict.fromkeys(self._refused.values())) or None
 
     async def _plan_again(self) -> None:
@@ -121,10 +108,8 @@ class TierKeeper(Looking):
         partitions, dropped = await self._store.partitions(), await self._store.dropped()
         heat = await self._look_at_heat(partitions)
         newest = await newest_of(self._store, aging(self._config))
-        waited_for = {name: self._left_alone(name) for name in partitions}
-        for name, pipeline in self._pipelines.items():
-            of = partitions.get(name, ())
-            waited_for.setdefault(name, {}).update(await lying_of(pipeline, of) | waiting_of(pipeline, of))
+        left_alone = {name: self._left_alone(name) for name in partitions}
+        waited_for = await waits_of(self._pipelines, partitions, left_alone)
         now_ns = self._now_ns()
         self._plan = planned(self._config, partitions, dropped, waited_for, newest=newest, now_ns=now_ns, heat=heat)
         heat.want(self._plan.wanted)
@@ -278,9 +263,6 @@ class TierKeeper(Looking):
 
         return pace
 
-    def _now_ns(self) -> int:
-        return self._outside.clock.now().utc_ns
-
     # --- what others ask ----------------------------------------------------------------------------------------
 
     def tier_named(self, place: str | None) -> str | None:
@@ -324,7 +306,7 @@ class TierKeeper(Looking):
                 tier=following.tier,
                 at_ns=following.at_ns,
             ),
-            held=[f"{held.period.name} of {held.period.group}: {held.reason}" for held in self._plan.held[:NAMED]],
+            held=[held.words for held in self._plan.held[:NAMED]],
             short=[words_of(short) for short in self._plan.short],
             problem=self._problem,
             checked_ns=self._checked_ns,

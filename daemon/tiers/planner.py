@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from backends.base import Partition
-from daemon.retention.planner import DAY_NS, GIB, GroupState, kept_of, old_of, period_of
+from daemon.retention.planner import DAY_NS, GIB, GroupState, Held, kept_of, old_of, period_of
 from daemon.tiers.heat import DAY_S, PAGE, SCANNED_S, Label, PeriodHeat
 from schemas.retention import Period
 
@@ -116,14 +116,6 @@ class PlannedMove:
     target: Tier
     reason: str
     nbytes: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Held:
-    """A period that a limit asks for, and that stays, and why."""
-
-    period: Period
-    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Partition
-from daemon.decimation.planner import GroupToReduce, Held, Plan, plan
-from daemon.retention.planner import DAY_NS, GroupState
+from daemon.decimation.planner import GroupToReduce, Plan, plan
+from daemon.retention.planner import DAY_NS, GroupState, Held
 from schemas.config.retention import NEWEST
 from schemas.decimation import Bucket, Decimated, Every, Reduction
 from schemas.retention import Period

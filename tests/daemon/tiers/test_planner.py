@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backends.base import Partition
-from daemon.retention.planner import GroupState
+from daemon.retention.planner import GroupState, Held
 from daemon.tiers.heat import DAY_S, SCANNED_S, PeriodHeat
-from daemon.tiers.planner import DAY_NS, GIB, HOLD, PAGE, PAYS, Access, Held, Plan, Short, Tier, plan, sizes_of, tier_of
+from daemon.tiers.planner import DAY_NS, GIB, HOLD, PAGE, PAYS, Access, Plan, Short, Tier, plan, sizes_of, tier_of
 from schemas.config.retention import NEWEST
 from schemas.retention import Period
 
