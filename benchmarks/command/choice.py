@@ -1,4 +1,4 @@
-"""Which way to choose for which need, in plain words and computed from the figures: pure functions.
+"""The way to choose for which need, in plain words and computed from the figures: pure functions.
 
 Nothing is advised that was not measured, and two ways whose rounds overlap count as alike.
 """

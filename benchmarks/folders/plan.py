@@ -1,4 +1,4 @@
-"""What is measured: conditions that take turns, by part and database; pure functions.
+"""Conditions that are measured by turns, by part and database; pure functions.
 
 All are runs of the workload `daemon.workloads.snapshots`, on data in the paper's proportions: channels of 1,000
 characters, valid for 300 s, a snapshot asked for each 5 s, which become shorter alike.

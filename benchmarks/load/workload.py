@@ -1,4 +1,4 @@
-"""What is written: 120 beam position monitors with four float64 channels of random values, every trigger complete."""
+"""The load: 120 beam position monitors with four float64 channels of random values, every trigger complete."""
 
 import asyncio
 import time

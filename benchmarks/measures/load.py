@@ -1,4 +1,4 @@
-"""What the daemon costs the control node: CPU at a steady rate over 120 connections, memory at full speed."""
+"""Costs of the daemon at the control node: CPU at a steady rate over 120 connections, memory at full speed."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What it costs to be ready for an outage of the database, and how fast one is made up for.
+"""Costs of being ready for an outage of the database, and the time until one is made up for.
 
 The journal's cost is measured at full speed, with it and without, by turns. For the drain the database is killed while
 100 triggers a second come in, stays away, and comes back.

@@ -1,4 +1,4 @@
-"""How long each measure takes: the short set of `make bench`, the full one, and one to try the benchmarks with."""
+"""Duration of each measure: the short set of `make bench`, the full one, and one to try the benchmarks with."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""How small the servers of a benchmark are: settings, without a driver, for plans that are made without one."""
+"""Sizes of the small servers of a benchmark: settings, without a driver, for plans that are made without one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What a strategy is: a way to write triggers, in a file of its own, and what a reader has to know about it."""
+"""A strategy: a way to write triggers, in a file of its own, with what a reader has to know about it."""
 
 import inspect
 import multiprocessing

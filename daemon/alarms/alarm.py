@@ -1,4 +1,4 @@
-"""What an alarm is."""
+"""Alarms and their severity."""
 
 from dataclasses import dataclass
 from enum import IntEnum

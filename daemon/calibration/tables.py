@@ -1,4 +1,4 @@
-"""What payloads say of the instruments of one group, kept by checksum."""
+"""Contents of payloads: what they say of the instruments of one group, kept by checksum."""
 
 import asyncio
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""Who asks: requests and bytes by client over the last minute, in memory that does not grow with the clients."""
+"""Clients: requests and bytes by client over the last minute, in memory that does not grow with the clients."""
 
 import time
 from collections import deque

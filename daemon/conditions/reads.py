@@ -1,4 +1,4 @@
-"""What is valid at a key of a tag: from memory where that is known to be true, and otherwise from the database."""
+"""Answers valid at a key of a tag: from memory where that is known to be true, and otherwise from the database."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What is reduced next, and why: a pure function of partitions, what the configuration asks for, account and time.
+"""Reductions that are next, and why: a pure function of partitions, what the configuration asks for, account and time.
 
 First what was begun, then what readings came for since it was reduced, then what is too old; the oldest first, over all
 groups. As for retention the newest partitions of a group with readings stay, and what something waits for is passed

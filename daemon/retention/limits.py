@@ -1,4 +1,4 @@
-"""What retention needs to know to plan: each group's limits and partitions, and the disk."""
+"""The state that retention plans by: each group's limits and partitions, and the disk."""
 
 import shutil
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence

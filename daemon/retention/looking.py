@@ -1,4 +1,4 @@
-"""How whole periods are dealt with beside the writing: somebody looks now and then, and acts on one at a time.
+"""Work on whole periods beside the writing: somebody looks now and then, and acts on one at a time.
 
 Where a table is in use, others may wait behind who wants it alone for a moment; it is given up then, and tried again
 after a pause, with a little more patience each time: who reads without an end is waited for until somebody acts.

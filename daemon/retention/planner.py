@@ -1,4 +1,4 @@
-"""What retention drops next, and why: a pure function of partitions, limits, disk and time.
+"""The next drops of retention, and their reasons: a pure function of partitions, limits, disk and time.
 
 The order: first what is too old, then what is too much for a group, then what the disk has no room for; the oldest
 first, and of several groups the one whose partition ended first. The newest partitions of a group with readings are

@@ -229,7 +229,7 @@ def _reads(of: Partition, hours: Sequence[HourRead]) -> Reads:
 
 
 # --- heat over a restart ---------------------------------------------------------------------------------------------
-# What was read meanwhile, the counters tell at the next look; so it does not have to be written often.
+# The counters tell at the next look what was read meanwhile; so it does not have to be written often.
 
 FILE = "heat.json"
 MOST = 1e100

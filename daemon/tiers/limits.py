@@ -1,4 +1,4 @@
-"""What tiers need to know to plan: the tiers of a configuration, and the partitions as they lie in them."""
+"""The state that tiers plan by: tiers of a configuration, and partitions in them; and a move that a person orders."""
 
 from collections.abc import Mapping, Sequence
 

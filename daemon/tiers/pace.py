@@ -1,4 +1,4 @@
-"""How fast a period is moved: as its tier takes it at most, and slower while the writing does not keep its promise."""
+"""The pace of a move: as its tier takes it at most, and slower while the writing does not keep its promise."""
 
 from asyncio import sleep
 from collections.abc import Callable, Mapping

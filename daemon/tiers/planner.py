@@ -1,4 +1,4 @@
-"""What moves next to which tier, and why: a pure function of partitions, tiers, heat and time.
+"""The next moves to tiers, and their reasons: a pure function of partitions, tiers, heat and time.
 
 By age: first what is too old for its tier, then what is too much for one; the oldest first, over all groups. A
 partition only moves on, to a later tier. By access, `filled` says what of a tier's budget each partition gets by its

@@ -1,1 +1,1 @@
-"""What is measured, a module a part of `benchmarks.tiers.plan.PARTS`."""
+"""The measurements, a module a part of `benchmarks.tiers.plan.PARTS`."""

@@ -1,4 +1,4 @@
-"""What a leaf below each period costs the planner: periods that are tables, and periods with a leaf, by turns."""
+"""Cost of a leaf below each period costs the planner: periods that are tables, and periods with a leaf, by turns."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""What the routes share: where they are, how they answer, and what they need."""
+"""Parts that the routes share: their places, their answers, their context, and pages of lists."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

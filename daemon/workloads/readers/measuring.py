@@ -1,4 +1,4 @@
-"""What a workload measures: counts, and latencies in an HDR histogram corrected for coordinated omission."""
+"""Measurements of a workload: counts, and latencies in an HDR histogram corrected for coordinated omission."""
 
 import itertools
 from collections import deque

@@ -1,4 +1,4 @@
-"""What a client of each kind of workload asks in one cycle."""
+"""Questions that a client of each kind of workload asks in one cycle."""
 
 import asyncio
 import time

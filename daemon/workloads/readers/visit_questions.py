@@ -1,4 +1,4 @@
-"""What a client of a workload on mock DIA visits asks in one cycle: an object's light curve, or a cone of the sky."""
+"""Questions of a client on mock DIA visits in one cycle: an object's light curve, or a cone of the sky."""
 
 import asyncio
 import math

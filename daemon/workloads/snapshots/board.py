@@ -1,4 +1,4 @@
-"""What clients say of themselves, buffered until the next tick, and what follows from cycles and the time line.
+"""States of clients, buffered until the next tick, and the figures that follow from cycles and the time line.
 
 Pure: the clock is the caller's.
 """

@@ -166,8 +166,8 @@ def _peer(path: str) -> int:
 
 
 # --- the cliff -------------------------------------------------------------------------------------------------------
-# Which blocks a snapshot needs again that was read just before, for snapshots of one folder to all. As in the paper:
-# as long as a snapshot can be read again without reading from the disk, the cache is large enough.
+# The blocks that a snapshot needs again after it was read, for snapshots of one folder to all. As in the paper: as long
+# as a snapshot can be read again without reading from the disk, the cache is large enough.
 
 POINTS = 12
 """At most."""

@@ -1,4 +1,4 @@
-"""How many rows a run of visits leaves, by formula: what a run is checked against.
+"""Rows that a run of visits leaves, by formula: what a run is checked against.
 
 The paper's numbers follow `rows(DIAObject) = v * (15150 + 10000 * (c - 1)) + 5150 * f * c * S`: what is detected, and
 what forced photometry adds. Here c is the area of the tiles over that of the field, f the part of the sky that a field

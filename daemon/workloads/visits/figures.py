@@ -1,4 +1,4 @@
-"""What is drawn and said of a run's visits: the line through them, boxes of bins, the fraction over a limit. Pure.
+"""Figures of a run's visits: the line through them, boxes of bins, the fraction over a limit. Pure.
 
 Neighbouring visits are alike: a checkpoint or a cold cache slows several of them in turn. The usual interval of a
 slope, which takes residuals for independent, is then far too narrow. Here it is computed from the slow part of the

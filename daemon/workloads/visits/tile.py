@@ -102,7 +102,7 @@ def _size(name: str) -> tuple[int, bool]:
 
 
 # --- association -----------------------------------------------------------------------------------------------------
-# What a visit's sources and what is known of the sky become: rows of the four tables. The mock association matches by
+# Rows of the four tables from a visit's sources and from what is known of the sky. The mock association matches by
 # known id, as the paper's did. All of it follows from (seed, visit, tile) and from what earlier visits left, and
 # nothing from the order of an answer or from this visit's own rows: a visit that is done again writes the very same
 # rows.

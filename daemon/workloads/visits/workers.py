@@ -1,4 +1,4 @@
-"""Who does the tiles of a visit: this process, processes that stay, or a process a tile."""
+"""Workers that do the tiles of a visit: this process, processes that stay, or a process a tile."""
 
 import asyncio
 import os
