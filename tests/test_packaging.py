@@ -13,7 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from daemon.tools.cli import COMMANDS
-from daemon.tools.reference.markdown import EXAMPLES, reference
+from daemon.tools.commands.reference import EXAMPLES, reference
 from schemas.checking.fields import keys, sections_of
 from schemas.config import Config, parse_config
 from tests.support.processes import LISTENERS, Daemon, running, triggerlog

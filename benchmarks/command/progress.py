@@ -13,7 +13,7 @@ from benchmarks.measures.latency import windows
 from benchmarks.measures.pages import AUDIENCES
 from benchmarks.rounds.plan import Plan
 from benchmarks.rounds.rounds import console, watchers
-from daemon.tools.console.progress import ProgressBar
+from daemon.tools.console import ProgressBar
 from schemas.checking.dsn import Backend
 
 STARTING_S = 2.0

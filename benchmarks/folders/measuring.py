@@ -17,7 +17,7 @@ from benchmarks.rounds.rounds import begin, print_line
 from benchmarks.servers.base import Server
 from benchmarks.servers.mysql import connect
 from benchmarks.servers.small import Running
-from daemon.tools.snapshots.tables import figures_words
+from daemon.tools.workloads.tables import figures_words
 from daemon.workloads.snapshots.data import Data
 from daemon.workloads.snapshots.looks import AT_CHUNK, looks_at, settled
 from daemon.workloads.snapshots.messages import Spec

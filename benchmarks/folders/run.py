@@ -41,7 +41,7 @@ from benchmarks.servers.small import running
 from daemon.api.snapshots import PATH
 from daemon.client.api.reach import Reach
 from daemon.core.process.processor import machine
-from daemon.tools.interference.throwaway import GROUP, Throwaway, throwaway_daemon
+from daemon.tools.workloads.experiment import GROUP, Throwaway, throwaway_daemon
 from schemas.api.snapshots import SnapshotsStatus
 from schemas.api.status import GroupStatus, Status
 from schemas.checking.dsn import Backend

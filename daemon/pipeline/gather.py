@@ -39,7 +39,7 @@ class Gather:
         self._record = intake.group.record
         self._size = self._record.itemsize
         self._buffer = np.zeros(BUFFER, np.uint8)  # which takes memory only where it is written
-        self._view = memoryview(self._buffer)
+        self._view = self._buffer.data
         self._end = 0
         self._wanted = 0  # bytes that may complete a trigger
         self._chunks: list[tuple[int, int, int]] = []  # column, first sequence, readings

@@ -1,13 +1,15 @@
-"""The command line: the list of the commands, and how their errors are reported.
+"""The command line: the list of the commands, how their errors are reported, and a configuration without `--config`.
 
-A command's module is imported when the command is looked up: each starts without the libraries of the others.
+A command's module is imported when the command is looked up: each starts without the libraries of the others. An
+argument that ends with .toml is a configuration.
 """
 
 import io
 import os
 import re
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
+from functools import partial
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -15,14 +17,13 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from daemon.core.imports import uncollected
-from daemon.tools.configured import take_files
 
 
 class _Place(NamedTuple):
     """The place of a command, and its line in the list of commands.
 
-    attribute: a module below `daemon.tools`, and in it the function (the module's `EPILOG` has its examples) or the
-        `typer.Typer`.
+    attribute: a module below `daemon.tools`, and in it the function or the `typer.Typer`. The module's `EPILOG` has the
+        examples of the function, by the names of the commands where there are several.
     panel: the heading that it stands under.
     """
 
@@ -37,9 +38,9 @@ COMMANDS = {
         "Everyday",
         "Run the daemon until SIGTERM or Ctrl-C; it commits what it has received before it ends.",
     ),
-    "dashboard": _Place("commands.dashboard:dashboard", "Everyday", "Serve the live page of a daemon."),
+    "dashboard": _Place("commands.run:dashboard", "Everyday", "Serve the live page of a daemon."),
     "demo": _Place(
-        "demo.command:demo",
+        "commands.demo:demo",
         "Everyday",
         "Run a demonstration until Ctrl-C: a daemon, a sender with 120 instruments, and the page.",
     ),
@@ -54,18 +55,18 @@ COMMANDS = {
         "List what is wrong and what to do about it; acknowledge or shelve alarms.",
     ),
     "events": _Place(
-        "commands.events:events",
+        "commands.status:events",
         "Everyday",
         "Print what the daemon reported and which commands it was given, the oldest first.",
     ),
     "mark": _Place(
-        "commands.mark:mark",
+        "commands.marks:mark",
         "Everyday",
         "Note an event: the page draws it on every time axis, and exports contain it.",
     ),
     "marks": _Place("commands.marks:marks", "Everyday", "List the events that were noted, or withdraw one."),
     "announce-run": _Place(
-        "commands.announce_run:announce_run",
+        "commands.marks:announce_run",
         "Everyday",
         "Tell every group that the timing system starts its trigger numbers again.",
     ),
@@ -74,7 +75,9 @@ COMMANDS = {
         "Everyday",
         "Write readings into a Parquet, CSV or HDF5 file, with units and names.",
     ),
-    "psql": _Place("commands.psql:app", "Everyday", "Open PostgreSQL's terminal on the database of a configuration."),
+    "psql": _Place(
+        "commands.database:app", "Everyday", "Open PostgreSQL's terminal on the database of a configuration."
+    ),
     "backup": _Place(
         "backup.command:backup",
         "Old data",
@@ -109,12 +112,12 @@ COMMANDS = {
     ),
     "drill": _Place("drill.command:drill", "Checks", "Cause failures on purpose, and count what was lost or doubled."),
     "conditions": _Place(
-        "commands.conditions:app",
+        "conditions.command:app",
         "Conditions",
         "Calibrations and settings by global tag: serve them, look at them, change them.",
     ),
     "folders": _Place(
-        "commands.folders:app",
+        "folders.command:app",
         "Conditions",
         "Values that hold for intervals of time: what held when, and what changed.",
     ),
@@ -129,42 +132,42 @@ COMMANDS = {
         "Send readings of simulated instruments to a daemon; report what was acknowledged.",
     ),
     "interference": _Place(
-        "commands.interference:interference",
+        "workloads.interference:interference",
         "Benchmarks and load",
         "Measure what readers do to the writing: with and without them by turns, under the same load.",
     ),
     "readers": _Place(
-        "commands.readers:app",
+        "workloads.readers:app",
         "Benchmarks and load",
         "List, start or stop the reader workloads of a daemon.",
     ),
     "governor": _Place(
-        "commands.governor:governor",
+        "workloads.readers:governor",
         "Benchmarks and load",
         "Show or set the limits beyond which readers are held back.",
     ),
     "visits": _Place(
-        "commands.visits:app",
+        "workloads.visits:app",
         "Benchmarks and load",
         "Mock DIA visits of a telescope: run them, and look at what was measured.",
     ),
     "snapshots": _Place(
-        "commands.snapshots:app",
+        "workloads.snapshots:app",
         "Benchmarks and load",
         "Readers of snapshots with a deadline: run them, and look at what was measured.",
     ),
     "install-units": _Place(
-        "install.command:install_units",
+        "commands.install:install_units",
         "Set-up",
         "Write the systemd units, and a configuration if there is none yet.",
     ),
     "config-reference": _Place(
-        "reference.command:config_reference",
+        "commands.reference:config_reference",
         "Set-up",
         "Print the reference of the configuration as Markdown.",
     ),
     "schema": _Place(
-        "commands.schema:schema",
+        "commands.database:schema",
         "Set-up",
         "Print the SQL that the daemon would run on an empty server; asks no database.",
     ),
@@ -202,8 +205,12 @@ def _made(name: str, place: str) -> Any:
         module = import_module(f"daemon.tools.{module_name}")
     found = getattr(module, attribute)
     if not isinstance(found, typer.Typer):
-        single = typer.Typer(add_completion=False)
-        single.command(name, epilog=module.EPILOG)(found)
+        # Imported here: a list of the commands needs none of the options.
+        from daemon.tools.options import App
+
+        single = App()
+        examples = module.EPILOG if isinstance(module.EPILOG, str) else module.EPILOG[name]
+        single.command(name, epilog=examples)(found)
         found = single
     command = typer.main.get_command(found)
     _keep_brackets(command)
@@ -281,3 +288,45 @@ def _options(
     ] = False,
 ) -> None:
     pass
+
+
+OPTION = "--config"
+ENDING = ".toml"
+
+
+def take_files(command: Any) -> None:
+    """Let a click command, and those below it, take `beam.toml` for `--config beam.toml`, wherever it stands."""
+    if any(OPTION in each.opts for each in command.params):
+        command.parse_args = partial(_parsed, command, command.parse_args)
+        command.collect_usage_pieces = partial(_usage, command.collect_usage_pieces)
+    for each in getattr(command, "commands", {}).values():
+        take_files(each)
+
+
+def _parsed(command: Any, parse: Callable[[Any, list[str]], list[str]], context: Any, given: list[str]) -> list[str]:
+    return parse(context, named(command, given))
+
+
+def _usage(pieces: Callable[[Any], list[str]], context: Any) -> list[str]:
+    options, *arguments = pieces(context)
+    return [options, f"[FILE{ENDING}]" if arguments else "[FILE]", *arguments]
+
+
+def named(command: Any, arguments: list[str]) -> list[str]:
+    """Put `--config` before the first argument that names a file of configuration.
+
+    Where a command has no other argument, each is one, whatever its ending.
+    """
+    is_group = hasattr(command, "commands")
+    takes_more = is_group or any(each.param_type_name == "argument" for each in command.params)
+    valued = {name for each in command.params if not getattr(each, "is_flag", True) for name in each.opts}
+    is_value = False
+    for at, argument in enumerate(arguments):
+        if argument == "--":
+            break
+        is_positional, is_value = not is_value and not argument.startswith("-"), argument in valued
+        if is_positional and (argument.endswith(ENDING) or not takes_more):
+            return [*arguments[:at], OPTION, *arguments[at:]]
+        if is_positional and is_group:  # the name of a command, which has what follows
+            break
+    return arguments

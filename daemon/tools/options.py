@@ -1,15 +1,25 @@
-"""Options and arguments that several commands have."""
+"""Options and arguments that several commands have; a connection to a daemon, and the print-out of an answer."""
 
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from pydantic import BaseModel
 
+from daemon.client.api.reach import CONDITIONS, Reach, reach
 from daemon.core.configuration import LoadedConfig, implied_file
 from daemon.core.configuration.loading import NAME, VARIABLE
 from daemon.core.outcome import CommandFailed
+from schemas.checking.dsn import Feature
 from schemas.checking.problems import suggestion
 from schemas.config import GroupConfig
+
+if TYPE_CHECKING:
+    import httpx
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 
@@ -59,6 +69,172 @@ CaFile = Annotated[
         show_default=False,
     ),
 ]
+ServerUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        envvar="TRIGGERLOG_CONDITIONS",
+        metavar="URL",
+        help="The server of conditions. [default: --config's, or http://127.0.0.1:8123]",
+        show_default=False,
+    ),
+]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """The options of a command that says otherwise which configuration it is about."""
+
+    daemon: DaemonUrl = None
+    token_file: TokenFile = None
+    ca: CaFile = None
+
+    def reach(self, config: Path | None) -> Reach:
+        """Find the daemon; raises as `daemon.client.api.reach.reach` does."""
+        return reach(config, daemon=self.daemon, token_file=self.token_file, ca=self.ca)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Connection:
+    """The options that say where a daemon is, and what it trusts: a parameter of this type stands for all of them."""
+
+    config: ConfigFile = None
+    daemon: DaemonUrl = None
+    token_file: TokenFile = None
+    ca: CaFile = None
+
+    def reach(self, feature: Feature | None = None) -> Reach:
+        """Find the daemon; raises as `daemon.client.api.reach.reach` does."""
+        return reach(self.config, daemon=self.daemon, token_file=self.token_file, ca=self.ca, feature=feature)
+
+    def ask(self, method: str, path: str, body: object = None, **patience: float) -> "httpx.Response":
+        """Ask the daemon one question; raises DaemonGone where it does not answer, or refuses."""
+        from daemon.client.api.asking import ask_daemon  # noqa: PLC0415 - every help is shown without it
+
+        return ask_daemon(self.reach(), method, path, body, **patience)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NamedConnection(Connection):
+    """The options of a command that does something else where no daemon is named."""
+
+    config: NamedFile = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConditionsConnection:
+    """The options that say where a server of conditions is."""
+
+    config: ConfigFile = None
+    server: ServerUrl = None
+    token_file: TokenFile = None
+    ca: CaFile = None
+
+    def reach(self) -> Reach:
+        """Find the server; raises as `daemon.client.api.reach.reach` does."""
+        return reach(
+            self.config,
+            daemon=self.server,
+            token_file=self.token_file,
+            ca=self.ca,
+            server=CONDITIONS,
+            feature=Feature.CONDITIONS,
+        )
+
+
+class App(typer.Typer):
+    """A command with commands below it, or one command by itself; their parameters may be connections."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(add_completion=False, **settings)
+
+    def command(self, *names: Any, **settings: Any) -> Callable[[Any], Any]:
+        """Add a command."""
+        return _adding(super().command(*names, **settings))
+
+    def callback(self, **settings: Any) -> Callable[[Any], Any]:
+        """Say what is done without a command, or before it."""
+        return _adding(super().callback(**settings))
+
+
+def _adding(add: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def added(function: Callable[..., Any]) -> Callable[..., Any]:
+        add(_expanded(function))
+        return function
+
+    return added
+
+
+def _expanded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Put in the place of each parameter that is a dataclass its fields, which are options."""
+    given = inspect.signature(function)
+    annotations: dict[str, Any] = {name: each.annotation for name, each in given.parameters.items()}
+    groups = {name: each for name, each in annotations.items() if dataclasses.is_dataclass(each)}
+    if not groups:
+        return function
+    parameters: list[inspect.Parameter] = []
+    for name, each in given.parameters.items():
+        if name not in groups:
+            parameters.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        parameters += [
+            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type)
+            for field in dataclasses.fields(groups[name])
+        ]
+
+    @wraps(function)
+    def expanded(**options: Any) -> Any:
+        for name, group in groups.items():
+            fields = {field.name: options.pop(field.name) for field in dataclasses.fields(group)}
+            options[name] = annotations[name](**fields)
+        return function(**options)
+
+    expanded.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
+    expanded.__annotations__ = {each.name: each.annotation for each in parameters}
+    return expanded
+
+
+def print_answer(
+    as_json: bool,
+    document: object,
+    lines: Callable[[], Iterable[object]] = tuple,
+    otherwise: str | None = None,
+    width: int | None = None,
+) -> None:
+    """Print a document as JSON, or for people the lines that are made of it.
+
+    Args:
+        as_json: whether --json was given.
+        document: JSON, a model, or what `json` can write.
+        lines: called for people: texts, and what rich prints.
+        otherwise: what people read where there are no lines.
+        width: of what rich prints, where that goes into a file.
+
+    """
+    if as_json:
+        typer.echo(_json(document))
+        return
+    console = None
+    for line in lines():
+        otherwise = None
+        if isinstance(line, str):
+            typer.echo(line)
+            continue
+        if console is None:
+            from daemon.tools.console import make_console  # noqa: PLC0415 - most print texts
+
+            console = make_console(highlight=False, file_width=width)
+        console.print(line)
+    if otherwise is not None:
+        typer.echo(otherwise)
+
+
+def _json(document: object) -> str:
+    import json  # noqa: PLC0415
+
+    if isinstance(document, str):
+        return document
+    return document.model_dump_json() if isinstance(document, BaseModel) else json.dumps(document, indent=2)
 
 
 def groups_of(loaded: LoadedConfig, group: str | None) -> dict[str, GroupConfig]:

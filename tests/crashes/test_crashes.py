@@ -16,9 +16,8 @@ import pytest
 from backends.kinds import KINDS
 from backends.throwaway import ServerNotInstalled
 from backends.throwaway.base import ThrowawayServer
-from daemon.tools.drill.count import Count
-from daemon.tools.drill.process import READY_S, until
-from daemon.tools.drill.system import DrillSystem, Target, running_system
+from daemon.tools.drill.machine import READY_S, until
+from daemon.tools.drill.system import Count, DrillSystem, Target, running_system
 from schemas.checking.dsn import Backend
 from tests.support.crashing import INSTRUMENTS, SETTINGS, Victim, kill_again_and_again, machine
 

@@ -24,10 +24,9 @@ from backends.throwaway.base import ThrowawayServer
 from daemon.client.sender import Sender
 from daemon.core.configuration import load_config
 from daemon.core.configuration.database import asked_store_of, store_of
-from daemon.tools.drill.count import count_in
 from daemon.tools.drill.load import HOST
 from daemon.tools.drill.machine import CHANNELS, GROUP, Machine
-from daemon.tools.drill.system import DrillSystem, Target, running_system
+from daemon.tools.drill.system import DrillSystem, Target, count_in, running_system
 from schemas.batch import Layout
 from schemas.queries import Means, Query, Totals, WindowReadings
 from schemas.readings import Array

@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
-from daemon.tools.simulate.values import clock_offsets, record_bank
+from daemon.tools.simulate.stream import clock_offsets, record_bank
 from schemas.config import parse_config
 from schemas.wire import Answer
 from tests.support.attacks import ATTACKS, Attack, Target

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from backends.postgresql.server.embedded import EmbeddedPostgresql
-from daemon.tools.commands.readers import app
+from daemon.tools.workloads.readers import app
 from tests.support.problems import line_of
 from tests.support.processes import Running, running, until
 from tests.support.servers import server_folder

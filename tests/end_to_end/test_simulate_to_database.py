@@ -18,8 +18,7 @@ import pytest
 from backends import open_store
 from daemon.tools.simulate import SimulateSettings, simulate
 from daemon.tools.simulate.plan import Numbering
-from daemon.tools.simulate.stream import ROUND_BYTES
-from daemon.tools.simulate.values import clock_offsets, record_bank
+from daemon.tools.simulate.stream import ROUND_BYTES, clock_offsets, record_bank
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from schemas.ledger import unpack_missing

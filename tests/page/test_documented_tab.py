@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.page, pytest.mark.slow]
 
 LAST, RATE = 1024, 200
 PERIOD = 512
-"""Triggers in which the simulated orbit drifts there and back (daemon/tools/simulate/values.py)."""
+"""Triggers in which the simulated orbit drifts there and back (daemon/tools/simulate/stream.py)."""
 
 CONFIGURATION = """
 state_dir = "state"

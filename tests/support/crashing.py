@@ -11,10 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from backends.throwaway.base import ThrowawayServer
-from daemon.tools.drill.count import Count
-from daemon.tools.drill.machine import ClockStep, Machine
-from daemon.tools.drill.process import READY_S, DaemonProcess, DrillFailed
-from daemon.tools.drill.system import DrillSystem, Target, running_system
+from daemon.tools.drill.machine import READY_S, ClockStep, DaemonProcess, DrillFailed, Machine
+from daemon.tools.drill.system import Count, DrillSystem, Target, running_system
 from schemas.batch import Layout
 from schemas.checking.dsn import Backend, backend_of
 from tests.support.processes import Running

@@ -13,7 +13,7 @@ import pytest
 from daemon.core.outcome import CommandFailed
 from daemon.data_path import COMMIT_WITHIN_S
 from daemon.service import STOP_MORE_S
-from daemon.tools.install.command import UNITS, check_reachable, files_for
+from daemon.tools.commands.install import UNITS, check_reachable, files_for
 from schemas.config import parse_config
 from tests.support.processes import triggerlog
 
@@ -162,7 +162,7 @@ def test_the_wheel_has_the_units(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("triggerlog-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "installed")
-    program = "from daemon.tools.install.command import template; print(template('triggerlog.service'), end='')"
+    program = "from daemon.tools.commands.install import template; print(template('triggerlog.service'), end='')"
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path / "installed",

@@ -21,8 +21,7 @@ from daemon.core.outcome import CommandFailed, examples, names_file, reasons_of
 from daemon.core.process.state_folder import StateFolderInUse, only_one, removal_of_half
 from daemon.tools.backup import state_folder
 from daemon.tools.backup.archive import STATE, BackupReader, BackupWriter, Manifest
-from daemon.tools.console import make_console
-from daemon.tools.console.progress import ProgressBar
+from daemon.tools.console import ProgressBar, make_console
 from daemon.tools.options import File
 from schemas.checking.problems import listed, without_passwords
 

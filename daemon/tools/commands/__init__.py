@@ -1,1 +1,1 @@
-"""The commands that are one module each: options in, one call of the daemon's packages, lines on the terminal out."""
+"""The commands that are a module, some of them two or three: options in, one call of the daemon, lines out."""

@@ -30,7 +30,7 @@ from daemon.core.outside import SystemDisk
 from daemon.core.process.state_folder import is_in_use
 from daemon.pipeline.recovery import refuse_unknown_groups
 from daemon.sources.kinds import tls_contexts
-from daemon.tools.commands.dashboard import page_password, tab_files
+from daemon.tools.commands.run import page_password, tab_files
 from daemon.tools.commands.tiers import look_at_tiers
 from daemon.tools.options import File
 from daemon.web.server import bound

@@ -1,12 +1,8 @@
 """`triggerlog decimation`: says what would be reduced and why, and lists what was."""
 
 import asyncio
-import json
 import time
-from collections.abc import Mapping
-from typing import Annotated
-
-import typer
+from collections.abc import Iterator, Mapping
 
 from backends.base import Decimating, Store
 from daemon.core.configuration import LoadedConfig, load_config
@@ -15,17 +11,12 @@ from daemon.core.outcome import examples
 from daemon.decimation.planner import Plan, aging, planned
 from daemon.retention.limits import newest_of
 from daemon.retention.planner import GIB
-from daemon.tools.in_store import asked
-from daemon.tools.options import AsJson, File, groups_of
+from daemon.tools.commands.retention import Group, asked, next_words, of_group, period_row, period_words
+from daemon.tools.options import App, AsJson, File, groups_of, print_answer
 from schemas.checking.dsn import Feature, require
 from schemas.decimation import Decimated
 
-app = typer.Typer(
-    name="decimation",
-    help="Show which old readings are reduced, and why.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+app = App(name="decimation", help="Show which old readings are reduced, and why.", no_args_is_help=True)
 
 
 @app.command(
@@ -38,44 +29,30 @@ def plan(file: File, as_json: AsJson = False) -> None:
     """
     loaded = _loaded(file)
     made = asyncio.run(asked(loaded, lambda store: _planned(loaded, store)))
-    if as_json:
-        typer.echo(json.dumps(_as_json(made), indent=2))
-        return
+    print_answer(as_json, _as_json(made), lambda: _lines(loaded, made))
+
+
+def _lines(loaded: LoadedConfig, made: Plan) -> Iterator[str]:
     if not loaded.config.reductions:
-        typer.echo("Nothing is ever reduced: [decimation] sets no age.")
+        yield "Nothing is ever reduced: [decimation] sets no age."
         return
     for each in made.reductions:
-        span = f"{rfc3339(each.period.start_ns)} to {rfc3339(each.period.end_ns)}"
-        typer.echo(f"{each.period.group} {each.period.name} ({span}), {each.nbytes / GIB:,.3g} GiB: {each.reason}")
+        yield f"{period_words(each.period)}, {each.nbytes / GIB:,.3g} GiB: {each.reason}"
     if not made.reductions:
-        typer.echo("There is nothing to reduce now.")
+        yield "There is nothing to reduce now."
     if made.next is not None:
-        following = made.next
-        when = f"once there are readings of {rfc3339(following.at_ns)}"
-        typer.echo(f"Next by age: {following.period.group} {following.period.name}, {when}.")
+        yield next_words(made.next.period, made.next.at_ns)
 
 
 @app.command(
     "list", epilog=examples("triggerlog decimation list beam.toml", "triggerlog decimation list beam.toml --json")
 )
-def list_(
-    file: File,
-    group: Annotated[str | None, typer.Option(help="Only this group.", show_default="all")] = None,
-    as_json: AsJson = False,
-) -> None:
+def list_(file: File, group: Group = None, as_json: AsJson = False) -> None:
     """List what was reduced: which period, to what, how much, and when."""
     loaded = _loaded(file)
     groups_of(loaded, group)  # refuses a name that is none
-    account = asyncio.run(asked(loaded, _account))
-    every = [each for name, of in account.items() if group in (None, name) for each in of]
-    wanted = sorted(every, key=lambda each: each.begun_ns)
-    if as_json:
-        typer.echo(json.dumps([_row(each) for each in wanted], indent=2))
-        return
-    for each in wanted:
-        typer.echo(_line(each))
-    if not wanted:
-        typer.echo("Nothing was reduced.")
+    wanted = of_group(asyncio.run(asked(loaded, _account)), group)
+    print_answer(as_json, [_row(each) for each in wanted], lambda: map(_line, wanted), "Nothing was reduced.")
 
 
 def _loaded(file: File) -> LoadedConfig:
@@ -103,10 +80,9 @@ async def _planned(loaded: LoadedConfig, store: Store) -> Plan:
 
 
 def _line(each: Decimated) -> str:
-    period = each.period
     ended = "is being reduced" if each.ended_ns is None else f"reduced {rfc3339(each.ended_ns)}"
     return (
-        f"{period.group} {period.name} ({rfc3339(period.start_ns)} to {rfc3339(period.end_ns)}): {ended} to"
+        f"{period_words(each.period)}: {ended} to"
         f" {each.how.words}; {each.triggers:,} triggers, {each.readings:,} readings, {each.size_bytes / GIB:,.3g} GiB"
         " before"
     )
@@ -114,10 +90,7 @@ def _line(each: Decimated) -> str:
 
 def _row(each: Decimated) -> Mapping[str, object]:
     return {
-        "group": each.period.group,
-        "name": each.period.name,
-        "start_ns": each.period.start_ns,
-        "end_ns": each.period.end_ns,
+        **period_row(each.period),
         "how": str(each.how),
         "begun_ns": each.begun_ns,
         "ended_ns": each.ended_ns,
@@ -131,10 +104,7 @@ def _as_json(made: Plan) -> Mapping[str, object]:
     return {
         "reductions": [
             {
-                "group": each.period.group,
-                "name": each.period.name,
-                "start_ns": each.period.start_ns,
-                "end_ns": each.period.end_ns,
+                **period_row(each.period),
                 "how": str(each.how),
                 "reason": each.reason,
                 "bytes": each.nbytes,

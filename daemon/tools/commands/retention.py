@@ -1,32 +1,29 @@
 """`triggerlog retention`: says what would be dropped and why, and lists what was."""
 
 import asyncio
-import json
 import time
-from collections.abc import Mapping, Sequence
-from typing import Annotated
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Annotated, TypeVar
 
 import typer
 
-from backends.base import Store
+from backends.base import Store, StoreError
 from daemon.core.configuration import LoadedConfig, load_config
+from daemon.core.configuration.database import in_its_field, store_of
 from daemon.core.moments import rfc3339
 from daemon.core.outcome import CommandFailed, examples, reason_of
 from daemon.retention.keeper import words_of
 from daemon.retention.limits import aging, are_limited, decimated_of, disk_of, folder_of, newest_of, states_of, usage_of
 from daemon.retention.planner import GIB, Plan
 from daemon.retention.planner import plan as make_plan
-from daemon.tools.in_store import asked
-from daemon.tools.options import AsJson, File, groups_of
+from daemon.tools.options import App, AsJson, File, groups_of, print_answer
 from schemas.api.retention import DroppedPeriod
-from schemas.retention import Dropped
+from schemas.decimation import Decimated
+from schemas.retention import Dropped, Period
 
-app = typer.Typer(
-    name="retention",
-    help="Show which old readings are dropped, and why.",
-    no_args_is_help=True,
-    add_completion=False,
-)
+app = App(name="retention", help="Show which old readings are dropped, and why.", no_args_is_help=True)
+
+T = TypeVar("T", Dropped, Decimated)
 
 Group = Annotated[str | None, typer.Option(help="Only this group.", show_default="all")]
 
@@ -41,25 +38,21 @@ def plan(file: File, as_json: AsJson = False) -> None:
     """
     loaded = load_config(file)
     made = asyncio.run(asked(loaded, lambda store: _planned(loaded, store)))
-    if as_json:
-        typer.echo(json.dumps(_as_json(made), indent=2))
-        return
+    print_answer(as_json, _as_json(made), lambda: _lines(loaded, made))
+
+
+def _lines(loaded: LoadedConfig, made: Plan) -> Iterator[str]:
     if not are_limited(loaded.config):
-        typer.echo("Nothing is ever dropped: [retention] sets no limit.")
+        yield "Nothing is ever dropped: [retention] sets no limit."
         return
     for drop in made.drops:
-        span = f"{rfc3339(drop.period.start_ns)} to {rfc3339(drop.period.end_ns)}"
-        typer.echo(f"{drop.period.group} {drop.period.name} ({span}), {drop.nbytes / GIB:,.3g} GiB: {drop.reason}")
+        yield f"{period_words(drop.period)}, {drop.nbytes / GIB:,.3g} GiB: {drop.reason}"
     if not made.drops:
-        typer.echo("There is nothing to drop now.")
+        yield "There is nothing to drop now."
     for short in made.short:
-        typer.echo(f"Not met with all that may be dropped: {words_of(short)}.")
+        yield f"Not met with all that may be dropped: {words_of(short)}."
     if made.next is not None:
-        following = made.next
-        typer.echo(
-            f"Next by age: {following.period.group} {following.period.name}, once there are readings of"
-            f" {rfc3339(following.at_ns)}."
-        )
+        yield next_words(made.next.period, made.next.at_ns)
 
 
 @app.command(
@@ -69,27 +62,36 @@ def list_(file: File, group: Group = None, as_json: AsJson = False) -> None:
     """List what was dropped: which period, how much, when, and for which limit."""
     loaded = load_config(file)
     groups_of(loaded, group)  # refuses a name that is none
-    account = asyncio.run(asked(loaded, lambda store: store.dropped()))
-    wanted = _wanted(account, group)
-    if as_json:
-        typer.echo(json.dumps([DroppedPeriod.of(each).model_dump(mode="json") for each in wanted], indent=2))
-        return
-    for each in wanted:
-        typer.echo(_line(each))
-    if not wanted:
-        typer.echo("Nothing was dropped.")
+    wanted = of_group(asyncio.run(asked(loaded, lambda store: store.dropped())), group)
+    document = [DroppedPeriod.of(each).model_dump(mode="json") for each in wanted]
+    print_answer(as_json, document, lambda: map(_line, wanted), "Nothing was dropped.")
 
 
-def _wanted(account: Mapping[str, Sequence[Dropped]], group: str | None) -> list[Dropped]:
+def of_group(account: Mapping[str, Sequence[T]], group: str | None) -> list[T]:
+    """Return what was dropped or reduced of a group, or of all, in the order in which that began."""
     every = [each for name, of in account.items() if group in (None, name) for each in of]
     return sorted(every, key=lambda each: each.begun_ns)
 
 
+def period_words(period: Period) -> str:
+    """Return group, name and span of a period, for people."""
+    return f"{period.group} {period.name} ({rfc3339(period.start_ns)} to {rfc3339(period.end_ns)})"
+
+
+def period_row(period: Period) -> dict[str, object]:
+    """Return group, name and span of a period, for JSON."""
+    return {"group": period.group, "name": period.name, "start_ns": period.start_ns, "end_ns": period.end_ns}
+
+
+def next_words(period: Period, at_ns: int) -> str:
+    """Return which period is next by its age, for people."""
+    return f"Next by age: {period.group} {period.name}, once there are readings of {rfc3339(at_ns)}."
+
+
 def _line(each: Dropped) -> str:
-    period = each.period
     ended = "is being dropped" if each.dropped_ns is None else f"dropped {rfc3339(each.dropped_ns)}"
     return (
-        f"{period.group} {period.name} ({rfc3339(period.start_ns)} to {rfc3339(period.end_ns)}): {ended} by"
+        f"{period_words(each.period)}: {ended} by"
         f" {each.rule}; {each.triggers:,} triggers, {each.readings:,} readings, {each.missing:,} missing,"
         f" {each.skipped:,} never came, {each.size_bytes / GIB:,.3g} GiB"
     )
@@ -119,10 +121,7 @@ def _as_json(made: Plan) -> Mapping[str, object]:
     return {
         "drops": [
             {
-                "group": drop.period.group,
-                "name": drop.period.name,
-                "start_ns": drop.period.start_ns,
-                "end_ns": drop.period.end_ns,
+                **period_row(drop.period),
                 "rule": drop.rule,
                 "reason": drop.reason,
                 "bytes": drop.nbytes,
@@ -134,3 +133,25 @@ def _as_json(made: Plan) -> Mapping[str, object]:
         if made.next is None
         else {"group": made.next.period.group, "name": made.next.period.name, "at_ns": made.next.at_ns},
     }
+
+
+A = TypeVar("A")
+
+
+async def asked(loaded: LoadedConfig, ask: Callable[[Store], Awaitable[A]]) -> A:
+    """Ask a store that is not opened.
+
+    Raises:
+        CommandFailed: it does not answer, or lacks what a daemon makes.
+    """
+    store = store_of(loaded)
+    try:
+        missing = await store.check()
+        if missing:
+            lacks = f"the database lacks {', '.join(missing)}"
+            raise CommandFailed(f"{lacks}; start the daemon, or run what `triggerlog schema` prints, first")
+        return await ask(store)
+    except StoreError as error:
+        raise CommandFailed(in_its_field(error, loaded.config)) from None
+    finally:
+        await store.close()

@@ -1,9 +1,8 @@
 """`triggerlog tiers`: says what would be moved and why, lists what lies where, and moves one partition by hand."""
 
 import asyncio
-import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 import typer
@@ -22,17 +21,16 @@ from daemon.tiers.keeper import moved_patiently, words_of
 from daemon.tiers.limits import MoveRefused, aging, half_life_s, mib_per_s_of, move_by_hand, named, planned, tiers_of
 from daemon.tiers.pace import Paced
 from daemon.tiers.planner import Plan, Tier, name_of
-from daemon.tools.in_store import asked
-from daemon.tools.options import AsJson, File
+from daemon.tools.commands.retention import asked, period_row
+from daemon.tools.options import App, AsJson, File, print_answer
 from schemas.checking.dsn import Feature, require
 from schemas.checking.problems import Problem, wrong
 from schemas.config.retention import NEWEST
 
-app = typer.Typer(
+app = App(
     name="tiers",
     help="Show which old readings are moved to cheaper disks, and why; move some by hand.",
     no_args_is_help=True,
-    add_completion=False,
 )
 
 
@@ -45,21 +43,20 @@ def plan(file: File, as_json: AsJson = False) -> None:
     """
     loaded = _with_tiers(file)
     made, heat = asyncio.run(asked(loaded, lambda store: _planned(loaded, store)))
-    if as_json:
-        typer.echo(json.dumps(_as_json(made, heat), indent=2))
-        return
+    print_answer(as_json, _as_json(made, heat), lambda: _lines(made, heat))
+
+
+def _lines(made: Plan, heat: Heat) -> Iterator[str]:
     for move in made.moves:
         where = f"{move.period.group} {move.period.name} from {move.source} to {move.target.name}"
-        hot = _hot(heat.of(move.period.label))
-        typer.echo(f"{where}, {move.nbytes / GIB:,.3g} GiB, {hot}: {move.reason}")
+        yield f"{where}, {move.nbytes / GIB:,.3g} GiB, {_hot(heat.of(move.period.label))}: {move.reason}"
     if not made.moves:
-        typer.echo("There is nothing to move now.")
+        yield "There is nothing to move now."
     for short in made.short:
-        typer.echo(f"Not met with all that may move: {words_of(short)}.")
+        yield f"Not met with all that may move: {words_of(short)}."
     if made.next is not None:
-        following = made.next
-        what = f"{following.period.group} {following.period.name} to {following.tier}"
-        typer.echo(f"Next: {what}, at {rfc3339(following.at_ns)}.")
+        what = f"{made.next.period.group} {made.next.period.name} to {made.next.tier}"
+        yield f"Next: {what}, at {rfc3339(made.next.at_ns)}."
 
 
 @app.command("list", epilog=examples("triggerlog tiers list beam.toml", "triggerlog tiers list beam.toml --json"))
@@ -69,13 +66,13 @@ def list_(file: File, as_json: AsJson = False) -> None:
     tiers = tiers_of(loaded.config)
     found, heat = asyncio.run(asked(loaded, lambda store: _seen(loaded, store)))
     rows = [(group, each) for group, of in found.items() for each in of if each.readings_bytes is not None]
-    if as_json:
-        typer.echo(json.dumps([_row(group, each, tiers, heat) for group, each in rows], indent=2))
-        return
-    for group, each in rows:
-        size = f"{each.size_bytes / GIB:,.3g} GiB"
-        what = f"{named(each.place, tiers)}, {size}, about {each.rows:,} rows, {_hot(heat.of((group, each.name)))}"
-        typer.echo(f"{group} {each.name}: {what}")
+
+    def line(group: str, each: Partition) -> str:
+        what = f"{named(each.place, tiers)}, {each.size_bytes / GIB:,.3g} GiB, about {each.rows:,} rows"
+        return f"{group} {each.name}: {what}, {_hot(heat.of((group, each.name)))}"
+
+    document = [_row(group, each, tiers, heat) for group, each in rows]
+    print_answer(as_json, document, lambda: [line(group, each) for group, each in rows])
 
 
 @app.command("move", epilog=examples("triggerlog tiers move beam.toml bpm 20260101 slow"))
@@ -172,10 +169,7 @@ def _as_json(made: Plan, heat: Heat) -> Mapping[str, object]:
     return {
         "moves": [
             {
-                "group": move.period.group,
-                "name": move.period.name,
-                "start_ns": move.period.start_ns,
-                "end_ns": move.period.end_ns,
+                **period_row(move.period),
                 "from": move.source,
                 "to": move.target.name,
                 "reason": move.reason,

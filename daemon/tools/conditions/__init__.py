@@ -1,5 +1,4 @@
-"""What the commands `triggerlog conditions ...` do with intervals: files of them, their transfer, and differences.
+"""The commands `triggerlog conditions ...`.
 
-Read `files` (JSON lines and Parquet, in columns), then `transfer` (import and export of a tag), then
-`schemas.conditions.differences`.
+Read `command`, then `files` (import and export of a tag, in columns) and `listing` (rows for people and as JSON).
 """

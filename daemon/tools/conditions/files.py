@@ -1,6 +1,8 @@
-"""Files with the intervals of a tag, a row an interval: JSON lines and Parquet, read and written in columns."""
+"""Import and export of the intervals of a global tag: files with a row an interval, JSON lines or Parquet."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from daemon.calibration.parquet import TableRefused, read_columns, read_lines
+from daemon.client.api.conditions import ConditionsApi
 from daemon.core.outcome import CommandFailed, fix_of, read_at_most, reason_of
 from schemas.checking.problems import listed, printable
 from schemas.conditions.intervals import END, KEY_DTYPE, LARGEST, Intervals
@@ -205,3 +208,84 @@ def _json_lines(table: pa.Table) -> Iterator[bytes]:
     for batch in table.to_batches(max_chunksize=10_000):
         rows: list[dict[str, Any]] = batch.to_pylist()
         yield b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows)
+
+
+BATCH = 10_000
+"""Intervals of one request, and so of one transaction of the server."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with the type that is under way, how many intervals are done, and how many there are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """What an import did: new intervals, and those that the tag had already."""
+
+    new: int
+    there: int
+
+
+async def import_tag(api: ConditionsApi, tag: str, content: Mapping[str, Intervals], progress: Progress) -> Imported:
+    """Attach intervals to a tag's lists; the tag, types and lists that are not there are made.
+
+    An interval that the tag has already, with the same key, end, URL and checksum, is not attached again: an import
+    that was cut short goes on where it stopped when it is repeated.
+
+    Raises:
+        DaemonGone: the server does not answer, or refuses, such as in a locked tag; the batches before it are stored.
+    """
+    known = set(await api.types())
+    if tag not in {each.name for each in await api.tags()}:
+        await api.add_tag(tag)
+    done, new, total = 0, 0, sum(map(len, content.values()))
+    for of_type, intervals in content.items():
+        if of_type not in known:
+            await api.add_type(of_type)
+        name = await api.list_of(tag, of_type)
+        missing = np.flatnonzero(~_is_in(intervals, await api.intervals(name)))
+        for batch in _batches(missing):
+            progress(of_type, done, total)
+            await api.insert(name, taken(intervals, batch))
+            new += len(batch)
+        done += len(intervals)
+    return Imported(new=new, there=total - new)
+
+
+async def export_tag(api: ConditionsApi, tag: str, path: Path, ending: str, progress: Progress) -> int:
+    """Write all intervals of a tag into a file, by type; return how many.
+
+    Raises:
+        CommandFailed: the tag changed meanwhile, so that the file would be of no moment.
+        DaemonGone: the server does not answer, or there is no such tag.
+        OSError: the file cannot be written.
+    """
+    before, count = await api.tag(tag), 0
+    with closing(FileWriter(path, ending)) as writer:
+        for of_type, name in sorted((await api.lists(tag)).items()):
+            progress(of_type, count, before.payload_iov_count)
+            intervals = await api.intervals(name)
+            writer.write(of_type, intervals)
+            count += len(intervals)
+    if await api.tag(tag) != before:
+        raise CommandFailed(f"{tag}: it was changed while it was read; no file was written: lock it, or try again")
+    return count
+
+
+def taken(intervals: Intervals, where: Array) -> Intervals:
+    """Some of many intervals."""
+    return replace(intervals, **{name: getattr(intervals, name)[where] for name in intervals.__dataclass_fields__})
+
+
+def _is_in(intervals: Intervals, there: Intervals) -> Array:
+    known = set(_of_each(there))
+    return np.fromiter((row in known for row in _of_each(intervals)), bool, len(intervals))
+
+
+def _of_each(intervals: Intervals) -> Iterator[tuple[object, ...]]:
+    columns = (intervals.starts.tolist(), intervals.ends.tolist(), intervals.urls, intervals.checksums)
+    return zip(*columns, strict=True)
+
+
+def _batches(where: Array) -> Iterator[Array]:
+    for begin in range(0, len(where), BATCH):
+        yield where[begin : begin + BATCH]

@@ -1,11 +1,11 @@
 """Rows as the commands print them: in columns for people, or as JSON."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import orjson
-import typer
 
+from daemon.tools.options import print_answer
 from schemas.checking.problems import printable
 from schemas.conditions.differences import Payload
 from schemas.conditions.intervals import END, Key
@@ -15,20 +15,23 @@ DIGITS = 12
 
 
 def listing(columns: Sequence[str], rows: Sequence[Sequence[Any]], as_json: bool, otherwise: str) -> None:
-    """Print rows; for people `otherwise` where there are none.
+    """Print rows; for people `otherwise` where there are none."""
+    document = orjson.dumps([dict(zip(columns, map(_as_json, row), strict=True)) for row in rows]) if as_json else b""
+    print_answer(as_json, document.decode(), lambda: in_columns(columns, rows, otherwise))
+
+
+def in_columns(columns: Sequence[str], rows: Sequence[Sequence[Any]], otherwise: str) -> Iterator[str]:
+    """Yield a line a row under the names of the columns; `otherwise` where there are none.
 
     Without a table of rich: 26,000 intervals are printed in no time, and a line of any width stays one line.
     """
-    if as_json:
-        typer.echo(orjson.dumps([dict(zip(columns, map(_as_json, row), strict=True)) for row in rows]).decode())
-        return
     if not rows:
-        typer.echo(otherwise)
+        yield otherwise
         return
     texts = [list(columns), *([_text(name, cell) for name, cell in zip(columns, row, strict=True)] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for line in texts:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
 
 
 def _as_json(cell: Any) -> Any:

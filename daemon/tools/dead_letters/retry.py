@@ -10,8 +10,7 @@ from daemon.client.api.asking import DaemonBusy, ask
 from daemon.client.api.reach import Reach
 from daemon.core.configuration import LoadedConfig
 from daemon.pipeline.dead_letters import Outcome
-from daemon.tools.console import make_console
-from daemon.tools.console.progress import ProgressBar
+from daemon.tools.console import ProgressBar, make_console
 from daemon.tools.dead_letters import offline
 from schemas.api.control import RetriedByGroup
 from schemas.readings import InstrumentGroup

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from daemon.tools.drill.load import HOST
-from daemon.tools.drill.machine import GROUP, ClockStep
-from daemon.tools.drill.process import DrillFailed
+from daemon.tools.drill.machine import GROUP, ClockStep, DrillFailed
 from daemon.tools.drill.system import SETTLED_S, DrillSystem
 from schemas.wire import Ack, Greeting
 

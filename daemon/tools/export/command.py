@@ -23,16 +23,30 @@ from daemon.core.configuration.database import asked_conditions_store_of, asked_
 from daemon.core.moments import duration_ns, moment, rfc3339
 from daemon.core.outcome import CommandFailed, examples, require_extra
 from daemon.pipeline.assembly.progress import MOST_TRIGGER
-from daemon.tools.console import make_console
-from daemon.tools.console.progress import ProgressBar
+from daemon.tools.console import ProgressBar, make_console
+from daemon.tools.export import csv_file
 from daemon.tools.export.about import About, FolderAbout, ReducedAbout, Writer
-from daemon.tools.export.dropped import decimated_of, dropped_of, see_meanwhile, words_of
-from daemon.tools.export.exporting import Written, export_figures
+from daemon.tools.export.exporting import (
+    FolderChoice,
+    Written,
+    decimated_of,
+    dropped_of,
+    export_figures,
+    export_folder,
+    folder_time,
+    see_meanwhile,
+    words_of,
+)
 from daemon.tools.export.exporting import export as write_export
-from daemon.tools.export.folders import FolderChoice, export_folder, folder_time
-from daemon.tools.export.marks import beside, marks_of, write_csv
-from daemon.tools.export.span import FOREVER_NS, Choice, newest_run, span_of
-from daemon.tools.export.writers import NEEDED, writer_of
+from daemon.tools.export.span import (
+    FOREVER_NS,
+    Choice,
+    beside,
+    marks_of,
+    newest_run,
+    span_of,
+    write_csv,
+)
 from daemon.tools.options import File, groups_of
 from schemas.batch import Layout
 from schemas.checking.dsn import Feature, require
@@ -56,6 +70,31 @@ Calibrating = Callable[[InstrumentGroup], Awaitable[GroupCalibration]]
 
 PATIENCE_S = 600.0
 """How long one question may take: a server without an index on time scans the whole table for each."""
+
+
+NEEDED = {".parquet": "pyarrow", ".csv": None, ".csv.gz": None, ".h5": "h5py", ".hdf5": "h5py"}
+"""The library of the extra `export` that writes a file, by the ending of its name; CSV needs none."""
+
+
+def writer_of(path: Path, ending: str, about: About | FolderAbout | ReducedAbout) -> Writer:
+    """Make the writer of a file; figures go into an HDF5 file that has readings already. ending: a key of NEEDED."""
+    # Each format imports a library of its own.
+    if NEEDED[ending] == "h5py":
+        from daemon.tools.export import hdf5  # noqa: PLC0415
+
+        if isinstance(about, ReducedAbout):
+            return hdf5.Hdf5ReducedWriter(path, about)
+        return hdf5.Hdf5Writer(path, about) if isinstance(about, About) else hdf5.Hdf5IntervalsWriter(path, about)
+    if NEEDED[ending] is None:
+        return csv_file.CsvWriter(path, csv_file.columns_of(about), compressed=ending == ".csv.gz")
+    from daemon.tools.export import arrow  # noqa: PLC0415
+
+    columns: arrow.Columns
+    if isinstance(about, ReducedAbout):
+        columns = arrow.FigureColumns(about)
+    else:
+        columns = arrow.ReadingColumns(about) if isinstance(about, About) else arrow.IntervalColumns(about)
+    return arrow.ParquetWriter(path, columns)
 
 
 def export(

@@ -1,13 +1,21 @@
-"""The choice of readings that are exported, and the span of time that holds them."""
+"""The span of an export: the choice of readings, windows that read it, what was dropped of it, and its marks."""
 
+import csv
 import time
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import typer
 
-from backends.base import AnswerTooLarge, Store
+from backends.base import AnswerTooLarge, Store, StoreError
+from daemon.core.moments import rfc3339
 from daemon.core.outcome import CommandFailed
-from schemas.queries import LedgerRows, LedgerTail, Totals, WindowReadings
+from daemon.core.words import cell
+from schemas.marks import Mark, MarksWithin
+from schemas.queries import LedgerRows, LedgerTail, Totals, WindowReadings, answer_dtype
 from schemas.readings import Array, Channel, InstrumentGroup
 
 COUNT_S = 3600.0
@@ -146,3 +154,91 @@ async def _in_ledger(store: Store, choice: Choice) -> Span:
 
 def _around(first_ns: int, last_ns: int) -> Span:
     return Span(start_ns=first_ns, end_ns=min(last_ns + 1, FOREVER_NS))
+
+
+AIM_BYTES = 32 * 2**20
+"""Bytes of readings that a window should have; the buffers of the store and of the writer take as much again."""
+
+FIRST_NS = 10_000_000_000
+LEAST_NS = 1_000_000_000
+"""A window as short as this is read however dense it is."""
+
+LONGEST_NS = 366 * 86_400 * 1_000_000_000
+GROWTH = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """Readings with start_ns <= time_ns < end_ns, `answer_dtype(group)`, by run, trigger and instrument.
+
+    In the arrays layout the readings of the triggers with such a time, which need not have one themselves.
+    """
+
+    start_ns: int
+    end_ns: int
+    readings: Array
+
+
+async def windows(
+    store: Store, group: InstrumentGroup, span: Span, *, aim_bytes: int = AIM_BYTES
+) -> AsyncGenerator[Window, None]:
+    """Query a span window by window, in order of time."""
+    itemsize = answer_dtype(group).itemsize
+    aim, most = max(1, aim_bytes // itemsize), max(group.size, 2 * aim_bytes // itemsize)
+    at_ns, length_ns = span.start_ns, FIRST_NS
+    while at_ns < span.end_ns:
+        end_ns = min(at_ns + length_ns, span.end_ns)
+        limit = most if length_ns > LEAST_NS else None
+        try:
+            readings = await store.ask(
+                WindowReadings(group=group, start_ns=at_ns, end_ns=end_ns, most=limit, by_trigger=True)
+            )
+        except AnswerTooLarge:
+            length_ns = max(LEAST_NS, length_ns // 4)
+            continue
+        yield Window(start_ns=at_ns, end_ns=end_ns, readings=readings)
+        length_ns = next_length_ns(end_ns - at_ns, len(readings), aim)
+        at_ns = end_ns
+
+
+def next_length_ns(length_ns: int, found: int, aim: int) -> int:
+    """The length of the next window, after one of `length_ns` that had `found` readings."""
+    factor = GROWTH if found * GROWTH <= aim else max(aim / found, 1 / GROWTH)
+    return min(max(LEAST_NS, int(length_ns * factor)), LONGEST_NS)
+
+
+MOST = 100_000
+COLUMNS = ("time", "time_ns", "until_ns", "text", "author", "group", "id")
+
+
+async def marks_of(store: Store, span: Span, group: str) -> tuple[Mark, ...]:
+    """The marks of a span that are about a group, or about all.
+
+    Where the database has no marks that can be read, that is said, and the readings are exported without any.
+    """
+    try:
+        found = await store.marks(MarksWithin(start_ns=span.start_ns, end_ns=span.end_ns, most=MOST))
+    except StoreError as error:
+        if error.is_away:
+            raise
+        typer.echo(f"triggerlog: the export has no marks: {error}", err=True)
+        return ()
+    return tuple(mark for mark in found if mark.group in (None, group))
+
+
+def row_of(mark: Mark) -> dict[str, Any]:
+    """A mark by COLUMNS; None where it says nothing."""
+    return {"time": rfc3339(mark.time_ns), **mark.model_dump(mode="json")}
+
+
+def beside(output: Path, ending: str, other: str) -> Path:
+    """A file beside another, such as that of its marks: `x.marks.csv` of `x.csv` and `x.csv.gz`, of that ending."""
+    return output.with_name(f"{output.name[: -len(ending)]}.{other}")
+
+
+def write_csv(path: Path, marks: tuple[Mark, ...]) -> None:
+    """Write marks as CSV, one a row."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        rows.writeheader()
+        rows.writerows({name: cell(value) for name, value in row_of(mark).items()} for mark in marks)

@@ -1,1 +1,1 @@
-"""What the commands `triggerlog folders ...` share: `options`, `listing` of intervals, and `files` with them."""
+"""The commands `triggerlog folders ...`: `command`, and `files` with intervals."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from daemon.core.outcome import CommandFailed, fix_of, read_at_most, reason_of
 from daemon.core.words import text_of
-from daemon.tools.export.folders import folder_time
+from daemon.tools.export.exporting import folder_time
 from schemas.api.folders import FolderDetails
 from schemas.checking.problems import listed, printable, suggestion
 from schemas.conditions.rules import ConditionsRefused

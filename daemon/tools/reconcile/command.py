@@ -16,8 +16,7 @@ from daemon.client.api.reach import Reach, reach
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.configuration.database import store_of
 from daemon.core.outcome import CommandFailed, examples
-from daemon.tools.console import make_console
-from daemon.tools.console.progress import ProgressBar
+from daemon.tools.console import ProgressBar, make_console
 from daemon.tools.options import AsJson, CaFile, DaemonUrl, File, TokenFile, groups_of
 from daemon.tools.reconcile.verdicts import Findings, Verdict, judge
 from schemas.batch import Layout

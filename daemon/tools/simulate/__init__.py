@@ -1,11 +1,11 @@
 """`triggerlog simulate`: sends the readings of simulated instruments to a daemon, as a real client.
 
-Read `command` first, then `settings`, `client` (connects, waits, reports), `stream` (sends the readings of a group as
-`plan` orders them, with the `values` of an accelerator), `account` (exactly what was sent) and `report`.
+Read `command` first, then `client` (connects, waits, reports), `stream` (sends the readings of a group as `plan` orders
+them) and `report` (exactly what was sent, and what became of it).
 """
 
 from daemon.tools.simulate.client import run_simulate, simulate
+from daemon.tools.simulate.plan import SettingsError, SimulateSettings, Step
 from daemon.tools.simulate.report import GroupReport, SimulateReport
-from daemon.tools.simulate.settings import SettingsError, SimulateSettings, Step
 
 __all__ = ["GroupReport", "SettingsError", "SimulateReport", "SimulateSettings", "Step", "run_simulate", "simulate"]

@@ -1,19 +1,21 @@
-"""The simulation as a client: connects, lets every group's stream run, waits for acknowledgements, reports."""
+"""The simulation as a client: connects by TCP or UDP, lets every group's stream run, and reports."""
 
 import asyncio
 import signal
+import socket
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from daemon.client.sender import Sender, SenderError
-from daemon.tools.simulate.datagrams import DatagramSender
-from daemon.tools.simulate.plan import Numbering
+from daemon.tools.simulate.plan import Numbering, SettingsError, SimulateSettings
 from daemon.tools.simulate.report import SimulateReport
-from daemon.tools.simulate.settings import SettingsError, SimulateSettings
 from daemon.tools.simulate.stream import GroupStream, Link
-from schemas.readings import InstrumentGroup
-from schemas.wire import Answer, ProtocolError
+from schemas.checking.networks import host_and_port
+from schemas.readings import Array, InstrumentGroup
+from schemas.wire import Answer, ProtocolError, datagram_header, records_a_datagram
 
 CONNECTING_AT_ONCE = 64
 """Connections opened together: fewer than a listening socket usually keeps waiting."""
@@ -27,6 +29,100 @@ STOP_PATIENCE_S = 5.0
 
 AGAIN_S = 60.0
 """A problem that lasts is reported so often; the report at the end counts each."""
+
+
+class DatagramSender:
+    """Sends blocks of one group as numbered datagrams of at most `datagram_bytes`."""
+
+    acknowledged = 0
+    refused = 0
+    reconnects = 0
+    sent_again = 0
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        group: InstrumentGroup,
+        *,
+        datagram_bytes: int,
+        on_problem: Callable[[str], None] | None = None,
+    ) -> None:
+        self._group = group
+        self._most = records_a_datagram(group.record.itemsize, datagram_bytes)
+        if self._most < 1:
+            raise SenderError(
+                f"a record of {group.name} has {group.record.itemsize} bytes; give datagrams room for 48 more than that"
+            )
+        self._where = host_and_port(host, port)
+        self._tell = on_problem
+        self._sequence = 0
+        self._pending: deque[bytes] = deque()
+        self.sent = 0
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+            self._socket = socket.socket(family, kind, protocol)
+            self._socket.setblocking(False)
+            self._socket.connect(address)
+        except UnicodeError:  # of the encoding of host names
+            raise SenderError(f"{host!r} is neither an address nor a name; give the host of the daemon") from None
+        except OSError as error:
+            raise SenderError(f"cannot send datagrams to {self._where}: {error.strerror}; check the address") from None
+
+    @property
+    def free(self) -> bool:
+        """Whether the kernel has taken everything."""
+        return not self._pending
+
+    def put(self, block: Array) -> None:
+        """Send a block, shape (readings,), as far as the kernel takes it without waiting."""
+        for first in range(0, len(block), self._most):
+            part = np.ascontiguousarray(block[first : first + self._most])
+            header = datagram_header(
+                group=self._group.name, sequence=self._sequence, count=len(part), record_size=part.dtype.itemsize
+            )
+            self._sequence += 1
+            self._post(header, part.view(np.uint8).data)
+        self.sent += len(block)
+
+    async def ready(self) -> None:
+        """Wait until the kernel has taken everything handed over."""
+        loop = asyncio.get_running_loop()
+        while self._pending:
+            try:
+                await loop.sock_sendall(self._socket, self._pending[0])
+            except ConnectionRefusedError:
+                self._nobody_there()
+                continue
+            self._pending.popleft()
+
+    async def finish(self, timeout_s: float | None = None) -> None:
+        """Wait until the kernel has everything, at most `timeout_s` seconds, and close."""
+        async with asyncio.timeout(timeout_s):
+            await self.ready()
+        await self.close()
+
+    async def close(self) -> None:
+        """Close at once."""
+        self._socket.close()
+
+    def _post(self, header: bytes, records: memoryview) -> None:
+        if not self._pending:
+            for _ in range(2):
+                try:
+                    self._socket.sendmsg([header, records])
+                except BlockingIOError:
+                    break
+                except ConnectionRefusedError:
+                    # The kernel tells of an earlier datagram; this one it has not sent.
+                    self._nobody_there()
+                    continue
+                return
+        self._pending.append(header + bytes(records))
+
+    def _nobody_there(self) -> None:
+        if self._tell is not None:
+            self._tell(f"no program listens for datagrams at {self._where}; what was sent there is lost")
 
 
 class Problems:

@@ -18,7 +18,7 @@ import pytest
 from backends.base import StoreError, StoreUnavailable
 from backends.postgresql.server.account import account_of, binaries
 from backends.postgresql.server.embedded import EmbeddedPostgresql
-from daemon.tools.drill.runner import small_disk
+from daemon.tools.drill.command import small_disk
 
 pytestmark = pytest.mark.slow
 

@@ -27,7 +27,7 @@ from benchmarks.command.progress import Measure, TimeLeft, expected
 from benchmarks.measures.contenders import measured
 from benchmarks.rounds.plan import PLANS
 from benchmarks.rounds.summary import run_of
-from daemon.tools.console.progress import minutes
+from daemon.tools.console import minutes
 from schemas.checking.dsn import Backend
 from tests.benchmarks.report.test_html import Reader
 from tests.support.kept_run import LATENCIES, POSTGRESQL, SERVERS, kept, server

@@ -26,8 +26,7 @@ from daemon.core.outside.disk import SECTOR
 from daemon.core.process.state_folder import RESTORING, only_one
 from daemon.tools.backup import command
 from daemon.tools.backup.archive import PART_BYTES, BackupReader, BackupWriter, Manifest
-from daemon.tools.console import make_console
-from daemon.tools.console.progress import ProgressBar
+from daemon.tools.console import ProgressBar, make_console
 from schemas.checking.dsn import without_password
 from schemas.config import Config, DatabaseConfig, parse_config
 from schemas.config.section import Section

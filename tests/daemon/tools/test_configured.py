@@ -3,8 +3,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from daemon.tools.cli import app
-from daemon.tools.configured import named
+from daemon.tools.cli import app, named
 from tests.daemon.tools.test_cli import LEAST, failure, here
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from daemon.core.configuration import load_config
-from daemon.tools.commands.dashboard import page_arguments
+from daemon.tools.commands.run import page_arguments
 
 GROUP = '[[groups]]\nname = "bpm"\ncount = 2\nchannels = [{ name = "x" }]\n'
 

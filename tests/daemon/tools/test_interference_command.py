@@ -10,9 +10,8 @@ from rich.console import Console
 
 from benchmarks.interference.analysis import analysed
 from daemon.core.outcome import CommandFailed
-from daemon.tools.commands.interference import interference
-from daemon.tools.interference.follow import _line
-from daemon.tools.interference.table import say_result
+from daemon.tools.workloads.experiment import _line
+from daemon.tools.workloads.interference import interference, say_result
 from schemas.api.interference import Experiment, Record
 from schemas.checking.problems import ConfigError
 from tests.support.interference_records import SCAN, made_record

@@ -1,4 +1,4 @@
-"""daemon.tools.commands.psql: PostgreSQL's programs on the database of a configuration, a daemon there or not."""
+"""daemon.tools.commands.database: PostgreSQL's programs on the database of a configuration, a daemon there or not."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import pytest
 from backends.kinds import KINDS
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from daemon.core.configuration import load_config
-from daemon.tools.commands.psql import _environment
+from daemon.tools.commands.database import _environment
 from schemas.checking.dsn import Backend
 from tests.support.processes import (
     GROUP,

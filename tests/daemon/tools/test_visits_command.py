@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from daemon.tools.visits.tables import say_run
+from daemon.tools.workloads.tables import say_visits
 from daemon.workloads.visits.archive import read_run
 from schemas.api.visits import VisitsRun
 from schemas.config.visits import VisitsConfig
@@ -130,7 +130,7 @@ def test_the_tables_of_a_run_are_without_visits_that_were_resumed_and_with_all_u
     rest = {"visit_s": 1000.0, "select_s": 900.0, "resumed": True}
     visits[30:40] = [visit.model_copy(update=rest) for visit in visits[30:40]]
     said = Console(file=io.StringIO(), width=200)
-    say_run(made_run(settings, visits), "made.csv", said)
+    say_visits(made_run(settings, visits), "made.csv", said)
     assert isinstance(said.file, io.StringIO)
     text = said.file.getvalue()
     assert "0.0% of the visits took more than 10 s" in text

@@ -154,7 +154,7 @@ def test_an_import_is_exported_the_same_and_repeated_without_effect(
 
 
 def test_an_import_that_was_cut_short_goes_on(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("daemon.tools.conditions.transfer.BATCH", 2)
+    monkeypatch.setattr("daemon.tools.conditions.files.BATCH", 2)
     file = tmp_path / "x.jsonl"
     rows = [{"type": "cut", "url": f"{k}", "checksum": "", "major": k, "minor": 0} for k in range(5)]
     rows[3]["url"] = "x" * 300  # too long: the batch that has it is refused

@@ -13,12 +13,10 @@ import numpy as np
 import pytest
 
 from backends.throwaway.postgresql import ThrowawayPostgresql
-from daemon.tools.drill.count import Count, Tally, windows
+from daemon.tools.drill.command import Result
 from daemon.tools.drill.drills import DRILLS
-from daemon.tools.drill.machine import ClockStep, Machine
-from daemon.tools.drill.process import DrillFailed
-from daemon.tools.drill.result import Result
-from daemon.tools.drill.system import Recovery, Target, running_system
+from daemon.tools.drill.machine import ClockStep, DrillFailed, Machine
+from daemon.tools.drill.system import Count, Recovery, Tally, Target, running_system, windows
 from schemas.ledger import ledger_dtype, pack_missing
 from schemas.queries import answer_dtype
 from schemas.readings import Array

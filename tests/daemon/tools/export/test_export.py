@@ -22,8 +22,7 @@ from backends.memory.store import MemoryStore
 from daemon.core.moments import duration_ns, moment, rfc3339
 from daemon.core.outcome import CommandFailed
 from daemon.tools.export.command import export
-from daemon.tools.export.span import Choice, Span, span_of
-from daemon.tools.export.windows import LEAST_NS, windows
+from daemon.tools.export.span import LEAST_NS, Choice, Span, span_of, windows
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from schemas.queries import answer_dtype

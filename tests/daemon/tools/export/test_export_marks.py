@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from backends import open_store
-from daemon.tools.export.marks import write_csv
+from daemon.tools.export.span import write_csv
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from schemas.marks import Mark

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from daemon.tools.commands.folders_orders import AT_ONCE_BYTES
+from daemon.tools.folders.command import AT_ONCE_BYTES
 from schemas.folders.blocks import OPEN
 from schemas.folders.folders import Column, block_dtype
 from tests.support.processes import GROUP, LISTENERS, Daemon, free_port, here, running, triggerlog, until

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from daemon.client.sender import SenderError
 from daemon.tools.simulate import SettingsError, SimulateSettings, Step, simulate
-from daemon.tools.simulate.account import Account
 from daemon.tools.simulate.plan import COPY, LATE, STUCK, SWAPPED, Numbering, chunks, dealt, rounds, shares
-from daemon.tools.simulate.values import record_bank
+from daemon.tools.simulate.report import Account
+from daemon.tools.simulate.stream import record_bank
 from schemas.ledger import unpack_missing
 from schemas.readings import Array
 from schemas.wire import Answer, ProtocolError, parse_datagram

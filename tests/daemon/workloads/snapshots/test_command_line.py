@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from daemon.tools.commands import snapshots
+from daemon.tools.workloads import snapshots
 from daemon.workloads.snapshots.runner import command_of, with_changes
 from schemas.api.snapshots import SnapshotSettings
 

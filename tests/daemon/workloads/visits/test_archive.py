@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from daemon.tools.visits.parquet import write_parquet
-from daemon.tools.visits.tables import state_words
+from daemon.tools.workloads.tables import state_words
+from daemon.tools.workloads.visits import write_parquet
 from daemon.workloads.frame.archive import ID, RecordDamaged
 from daemon.workloads.visits.archive import (
     DTYPE,

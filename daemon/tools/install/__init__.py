@@ -1,1 +1,0 @@
-"""`triggerlog install-units`: writes the systemd units of the folder `systemd` with the paths of this installation."""

@@ -1,1 +1,0 @@
-"""Snapshot readers on the command line: `standalone` runs them without a daemon, `tables` shows what was measured."""
