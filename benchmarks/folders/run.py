@@ -38,7 +38,7 @@ from benchmarks.report.model import number as shown
 from benchmarks.report.render import render, text
 from benchmarks.rounds.rounds import begin, print_line
 from benchmarks.servers.small import running
-from daemon.api.snapshots import PATH
+from daemon.api.workloads import SNAPSHOTS
 from daemon.client.api.reach import Reach
 from daemon.core.process.processor import machine
 from daemon.tools.workloads.experiment import GROUP, Throwaway, throwaway_daemon
@@ -100,14 +100,14 @@ async def _block(
 ) -> Writing:
     """Have readers read, or nobody; figures of the writing over a block."""
     if readers is not None:
-        (await client.post(PATH, json=readers)).raise_for_status()
+        (await client.post(SNAPSHOTS, json=readers)).raise_for_status()
         await _until(client, lambda each: each.phase is SnapshotsPhase.READING or not each.is_active)
     first = await _group(client)
     await asyncio.sleep(BLOCK_S)
     last = await _group(client)
     efficiency = None
     if readers is not None:
-        status = SnapshotsStatus.model_validate_json((await client.delete(PATH)).raise_for_status().content)
+        status = SnapshotsStatus.model_validate_json((await client.delete(SNAPSHOTS)).raise_for_status().content)
         efficiency = status.figures.efficiency
         await _until(client, lambda each: not each.is_active)
     return Writing(

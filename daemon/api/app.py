@@ -1,38 +1,39 @@
-"""The application: its routes, and what holds for all of them."""
+"""The application: its routes, and what holds for all of them; the server of it in the event loop of the daemon."""
 
+import contextlib
 import logging
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from fastapi import FastAPI, Request, Response
 from fastapi_offline import FastAPIOffline
 
 from backends.base import StoreBusy, StoreError, StoreUnavailable
-from daemon.api.alarms import alarms_routes
-from daemon.api.control import control_routes
+from daemon.api.control import OrderLog, control_routes
 from daemon.api.document import OTHERWISE, described
-from daemon.api.events import events_routes
-from daemon.api.folder_intervals import BLOCK, INTERVALS, folder_interval_routes
-from daemon.api.folders import folders_routes
-from daemon.api.gaps import gaps_routes
-from daemon.api.governor import governor_routes
-from daemon.api.interference import interference_routes
-from daemon.api.marks import marks_routes
-from daemon.api.missing import missing_routes
-from daemon.api.order_log import OrderLog
-from daemon.api.readers import reader_routes
-from daemon.api.readings import readings_routes
-from daemon.api.retention import retention_routes
+from daemon.api.events import alarms_routes, events_routes, marks_routes
+from daemon.api.folders import BLOCK, BLOCK_BYTES, COLUMNS_BYTES, INTERVALS, folder_interval_routes, folders_routes
+from daemon.api.old_readings import retention_routes, tiers_routes
+from daemon.api.readings import gaps_routes, missing_routes, readings_routes
 from daemon.api.service import ApiService
-from daemon.api.snapshots import snapshots_routes
 from daemon.api.status import status_routes
-from daemon.api.tiers import tiers_routes
-from daemon.api.visit_files import visit_files_routes
-from daemon.api.visits import visits_routes
+from daemon.api.visits import visit_files_routes, visits_routes
+from daemon.api.workloads import governor_routes, interference_routes, reader_routes, snapshots_routes
+from daemon.core.configuration import LoadedConfig, identity_of
+from daemon.core.configuration.api_token import api_token
+from daemon.core.outcome import cannot_listen
+from daemon.core.process import descriptors
 from daemon.web.access import AccessControl
 from daemon.web.errors import handle_errors, problem_answer
 from daemon.web.headers import SecurityHeaders
+from daemon.web.http import Limits
+from daemon.web.server import LimitedServer, bound
 from daemon.web.strictness import NOTHING_UNASKED
+from daemon.web.tls import Identity
 from schemas.api.problem import Problem
+from schemas.checking.addresses import in_url, is_loopback
 
 log = logging.getLogger(__name__)
 
@@ -106,3 +107,92 @@ async def _store_refuses(request: Request, error: Exception) -> Response:
     log.error("%s %s: the database refuses: %s", request.method, request.url.path, error)
     fix = "see that the database is as triggerlog made it, and that its login has its rights: `triggerlog check-config`"
     return problem_answer(500, Problem(detail=f"the database refuses: {error}", fix=fix))
+
+
+LIMITS = Limits(larger_bodies={INTERVALS.encode(): COLUMNS_BYTES, BLOCK.encode(): BLOCK_BYTES})
+
+
+class _Server(LimitedServer):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # The service ends on signals by itself: first the sources, the API last.
+        yield
+
+
+class ApiServer:
+    """The API on a socket of its own, in the daemon's event loop.
+
+    Args:
+        service: the daemon that it reports on and controls.
+        host: address to listen on.
+        port: 0 takes a free one.
+        token: with it everything may be asked; reading needs none on loopback.
+        identity: turns TLS on.
+        proxies: networks of the proxies whose X-Forwarded-For is believed.
+    """
+
+    def __init__(
+        self,
+        service: ApiService,
+        host: str,
+        port: int,
+        *,
+        token: str,
+        identity: Identity | None = None,
+        limits: Limits = LIMITS,
+        proxies: Sequence[str] = (),
+    ) -> None:
+        self._host, self._port = host, port
+        self._server = _Server(
+            make_app(service, token=token, reads_freely=is_loopback(host)),
+            limits,
+            identity,
+            proxies=proxies,
+            lifespan="off",
+            # A status stream stays open for ever: without a limit the daemon would never end.
+            timeout_graceful_shutdown=2,
+        )
+        self.address = f"{self._server.scheme}://{in_url(host)}:{port}"
+
+    async def serve(self) -> None:
+        """Listen until `stop`.
+
+        Raises:
+            CommandFailed: the address is taken, or is none.
+        """
+        listening = self._bind()
+        # Served again after an error, it is found at the same port.
+        host, self._port = listening.getsockname()[:2]
+        self.address = f"{self._server.scheme}://{in_url(host)}:{self._port}"
+        with contextlib.closing(listening):
+            await self._server.serve(sockets=[listening])
+
+    def stop(self) -> None:
+        """Let `serve` return."""
+        self._server.should_exit = True
+
+    def _bind(self) -> socket.socket:
+        try:
+            return bound(self._host, self._port)
+        except OSError as error:
+            raise cannot_listen("api", self._host, self._port, error) from None
+
+
+def api_server(service: ApiService, loaded: LoadedConfig) -> ApiServer:
+    """The API of a configuration.
+
+    Raises:
+        ConfigError: its token, certificate or key is not where it says, or cannot be used.
+        CommandFailed: the token that the daemon makes cannot be written to the state folder.
+    """
+    api = loaded.config.api
+    return ApiServer(
+        service,
+        api.host,
+        api.port,
+        token=api_token(loaded),
+        identity=identity_of(loaded, api, "api"),
+        # The rest is for senders, the database and the journal, whoever asks.
+        limits=replace(LIMITS, connections=min(LIMITS.connections, descriptors.limit() // 4)),
+        proxies=api.trusted_proxies,
+    )

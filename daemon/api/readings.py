@@ -1,4 +1,4 @@
-"""Routes for what is stored."""
+"""Routes for readings, for triggers that never came, and for instruments that were missing."""
 
 import asyncio
 import time
@@ -10,25 +10,37 @@ import orjson
 from fastapi import APIRouter, Depends, Path, Query, Response
 
 from backends.columns.figuring import Figuring
-from daemon.api.answers import group_description, ledger_answer, readings_answer, reduced_answer, trigger_answer
-from daemon.api.calibrated import REFUSAL, Calibrated, calibrated
+from daemon.api.answers import (
+    REFUSAL,
+    Calibrated,
+    calibrated,
+    gaps_answer,
+    group_description,
+    ledger_answer,
+    missing_answer,
+    readings_answer,
+    reduced_answer,
+    trigger_answer,
+)
 from daemon.api.document import refusals
-from daemon.api.query_limit import QueryLimit
+from daemon.api.parameters import LEAST_NS, Moment, QueryLimit, Times, with_times
 from daemon.api.service import ApiService, starting
-from daemon.api.times import LEAST_NS, Moment, Times, with_times
+from daemon.core.outside import monotonic_ns
 from daemon.web.errors import ApiError
-from schemas.api.readings import GroupDescription, GroupNames, LedgerEntry, OneTrigger, Readings
+from schemas.api.readings import Gaps, GroupDescription, GroupNames, LedgerEntry, Missing, OneTrigger, Readings
 from schemas.decimation import SECOND_NS
 from schemas.queries import (
     Figures,
     InstrumentReadings,
     LedgerRow,
+    LedgerRows,
     LedgerTail,
     NewestTrigger,
+    SkippedTriggers,
     TriggerReadings,
     answer_dtype,
 )
-from schemas.readings import InstrumentGroup
+from schemas.readings import Array, InstrumentGroup
 from schemas.retention import are_within, overlapping
 
 READINGS_MOST = 500_000
@@ -289,3 +301,76 @@ def json_answer(content: Mapping[str, Any], times: Literal["ns", "rfc3339"] = "n
     return Response(
         orjson.dumps(with_times(content, times), option=orjson.OPT_SERIALIZE_NUMPY), media_type="application/json"
     )
+
+
+GAPS_MOST = 10_000
+
+
+def gaps_routes(service: ApiService) -> APIRouter:
+    """Gaps of a group."""
+    routes = APIRouter()
+    limit = Depends(QueryLimit())
+
+    @routes.get(
+        "/api/v1/groups/{group}/gaps", tags=["readings"], dependencies=[limit], responses=REFUSALS, response_model=Gaps
+    )
+    async def gaps(
+        group: GroupName,
+        last: Annotated[int, Query(ge=1, le=GAPS_MOST, description="At most so many gaps, the newest.")] = 100,
+        start_ns: Annotated[Moment, Query(description="Only where the trigger after the gap is from here on.")] = -(
+            2**63
+        ),
+        end_ns: Annotated[Moment, Query(description="Only where it is before this.")] = 2**63 - 1,
+        times: Times = "ns",
+    ) -> Response:
+        """Ranges of trigger numbers for which no trigger was closed, with the times before and after them."""
+        asked = group_of(service, group)
+        see_in_order(start_ns, end_ns)
+        rows = await service.store.ask(SkippedTriggers(group=asked, start_ns=start_ns, end_ns=end_ns, most=last))
+        before = [await _before(service, asked, rows[rows["run"] == run]) for run in sorted(set(rows["run"].tolist()))]
+        return json_answer(gaps_answer(asked, rows, before, is_cut=len(rows) == last), times)
+
+    return routes
+
+
+async def _before(service: ApiService, group: InstrumentGroup, rows: Array) -> Array:
+    """The ledger rows of the triggers before the gaps of one run."""
+    triggers = (rows["trigger"] - rows["skipped"] - 1).tolist()
+    return await service.store.ask(LedgerRows(group=group, run=int(rows["run"][0]), triggers=tuple(triggers)))
+
+
+MISSING_MOST = 20_000
+"""Triggers looked at: of 120 instruments 2 MB of ledger, which a database on the same machine gives within 100 ms."""
+
+
+def missing_routes(service: ApiService) -> APIRouter:
+    """Missing history of a group."""
+    routes = APIRouter()
+    limit = Depends(QueryLimit())
+
+    @routes.get(
+        "/api/v1/groups/{group}/missing",
+        tags=["readings"],
+        dependencies=[limit],
+        responses=REFUSALS,
+        response_model=Missing,
+    )
+    async def missing(
+        group: GroupName,
+        last: Annotated[
+            int, Query(ge=1, le=MISSING_MOST, description="How many triggers, the newest in the ledger.")
+        ] = 1000,
+        instrument: Annotated[str | None, Query(description="Only this one, by name or number.")] = None,
+    ) -> Response:
+        """Which instruments were missing how often, in up to 60 ranges of triggers."""
+        asked = group_of(service, group, of_triggers=False)
+        only = None if instrument is None else number_of(asked, instrument)
+        rows = await service.store.ask(LedgerTail(group=asked, most=last))
+        answer = await asyncio.to_thread(missing_answer, asked, rows, only)
+        instruments = service.pipelines[group].instruments
+        chosen = slice(None) if only is None else slice(only, only + 1)
+        answer["late"] = instruments.late()[chosen]
+        answer["heard_s"] = np.round(instruments.heard_s(monotonic_ns())[chosen], 2)
+        return json_answer(answer)
+
+    return routes

@@ -18,7 +18,7 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, WebSock
 from fastapi.responses import HTMLResponse
 
 from daemon.alarms import AlarmKeeper
-from daemon.api.alarms import alarms_routes
+from daemon.api.events import alarms_routes
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.web.errors import handle_errors

@@ -11,7 +11,7 @@ import pytest
 import websockets
 
 import daemon.core.configuration.api_token as api_token_module
-from daemon.api import query_limit, status
+from daemon.api import parameters, status
 from daemon.client.api.reach import reach
 from daemon.core.configuration import load_config
 from daemon.core.configuration.api_token import api_token, stored_token
@@ -161,8 +161,8 @@ async def test_an_address_that_asks_without_end_is_told_to_wait(monkeypatch: pyt
 
 
 async def test_questions_for_readings_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(query_limit.RATE, "burst", 4.0)
-    monkeypatch.setitem(query_limit.RATE, "per_s", 0.01)
+    monkeypatch.setitem(parameters.RATE, "burst", 4.0)
+    monkeypatch.setitem(parameters.RATE, "per_s", 0.01)
     async with served() as api:
         answers = [await api.client.get("/api/v1/groups/bpm/newest") for _ in range(6)]
         assert [answer.status_code for answer in answers] == [200] * 4 + [429] * 2

@@ -15,7 +15,7 @@ from backends import open_folders_store
 from backends.base import StoreUnavailable
 from backends.folders.base import FoldersStore
 from backends.memory.folders import MemoryFoldersStore
-from daemon.api.folder_intervals import BLOCK_BYTES, COLUMNS_BYTES
+from daemon.api.folders import BLOCK_BYTES, COLUMNS_BYTES
 from daemon.folders.opened import OpenedFolders
 from schemas.api.folders import FolderDetails, FolderTree, Inserted, IntervalColumns, SourcePosition
 from schemas.api.problem import Problem

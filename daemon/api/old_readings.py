@@ -1,13 +1,30 @@
-"""The route that moves one partition to a tier by hand."""
+"""Routes for old readings: what retention has dropped, and moves to other disks by hand."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 
 from daemon.api.document import refusals
+from daemon.api.parameters import QueryLimit
+from daemon.api.readings import REFUSALS
 from daemon.api.service import ApiService
 from daemon.tiers.limits import MoveRefused
 from daemon.web.access import NEEDS_TOKEN
 from daemon.web.errors import ApiError
+from schemas.api.retention import DroppedPeriod, DroppedPeriods
 from schemas.api.tiers import MoveOrdered, TierMove
+
+
+def retention_routes(service: ApiService) -> APIRouter:
+    """The account of what was dropped."""
+    routes = APIRouter()
+
+    @routes.get("/api/v1/retention", tags=["readings"], dependencies=[Depends(QueryLimit())], responses=REFUSALS)
+    async def dropped() -> DroppedPeriods:
+        """Periods whose readings were dropped, or are being dropped, of all groups, in the order of that."""
+        account = await service.store.dropped()
+        every = [each for group in account.values() for each in group]
+        return DroppedPeriods([DroppedPeriod.of(each) for each in sorted(every, key=lambda each: each.begun_ns)])
+
+    return routes
 
 
 def tiers_routes(service: ApiService) -> APIRouter:
