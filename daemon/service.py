@@ -39,8 +39,7 @@ from daemon.retention.keeper import RetentionKeeper
 from daemon.telemetry.status.reporter import Reporter
 from daemon.telemetry.status.storage import StorageReport
 from daemon.telemetry.status.stream import StatusStream
-from daemon.telemetry.store.report import StoreReport
-from daemon.telemetry.store.watch import StoreWatch
+from daemon.telemetry.store import StoreReport, StoreWatch
 from daemon.tiers.keeper import TierKeeper
 from daemon.workloads.workloads import Workloads
 from schemas.api.status import Status

@@ -21,7 +21,7 @@ from daemon.core.monitoring.event_log import EventLog
 from daemon.core.process.kept_file import KeptFile
 from daemon.telemetry.status import reporter
 from daemon.telemetry.status.reporter import Reporter
-from daemon.telemetry.store.report import StoreReport
+from daemon.telemetry.store import StoreReport
 from daemon.workloads.workloads import Workloads
 from daemon.alarms.board import AlarmBoard
 from daemon.marks.keeper import MarkKeeper

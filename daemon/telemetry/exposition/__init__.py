@@ -1,1 +1,1 @@
-"""The metrics for Prometheus, made from a status: `collector` of the daemon, with those of `workloads` and `visits`."""
+"""The metrics for Prometheus, made from a status: `collector` of the daemon, with those of its other modules."""

@@ -9,12 +9,8 @@ from prometheus_client.registry import Collector
 
 from daemon.core.monitoring.metrics import BOUNDS_MS
 from daemon.sources.kinds import KINDS
-from daemon.telemetry.exposition.conditions import serving
-from daemon.telemetry.exposition.decimation import reducing
-from daemon.telemetry.exposition.retention import dropping
-from daemon.telemetry.exposition.tiers import tiering
-from daemon.telemetry.exposition.visits import visiting
-from daemon.telemetry.exposition.workloads import reading
+from daemon.telemetry.exposition.old_readings import dropping, reducing, tiering
+from daemon.telemetry.exposition.workloads import reading, serving, visiting
 from daemon.telemetry.status.reporter import Reporter
 from schemas.api.status import LATELY_S, GroupStatus, Status
 from schemas.states import AlarmSeverity, Attention, DaemonState

@@ -1,11 +1,12 @@
-"""Metrics for Prometheus of those who read: workloads, the governor, an interference experiment."""
+"""Metrics of what runs beside the logger: workloads, visits, the server of conditions."""
 
 from collections.abc import Callable, Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from schemas.api.status import ReaderStatus, Status
-from schemas.states import ReaderState
+from schemas.api.visits import TIMES
+from schemas.states import ConditionsState, ReaderState
 
 _LABELS = ("workload", "kind", "group")
 
@@ -97,3 +98,73 @@ def _experiment(status: Status) -> Iterator[Metric]:
             family.add_metric([], value)
         left.add_metric([], running.left_s)
     yield from (phase, block, blocks, readers, left)
+
+
+PARTS = ("visit_s", "select_s", "store_s", *TIMES, "dia_s")
+
+
+def visiting(status: Status) -> Iterator[Metric]:
+    """All of them; without a run since the daemon started there is nothing but that none runs."""
+    run = status.visits
+    yield GaugeMetricFamily(
+        "triggerlog_visits_running",
+        "1 while visits are run, also between two of them.",
+        value=float(run is not None and not run.state.is_over),
+    )
+    done = CounterMetricFamily("triggerlog_visits_done", "Visits that are in the database.")
+    wanted = GaugeMetricFamily("triggerlog_visits_wanted", "Visits that there are to be in all.")
+    over = GaugeMetricFamily("triggerlog_visits_over_limit", "Fraction of the run's visits that took over limit_s.")
+    slow = GaugeMetricFamily("triggerlog_visits_slow", "Visits in a row, up to the last, that took too long.")
+    left = GaugeMetricFamily("triggerlog_visits_left_seconds", "Estimate of the time left.")
+    seconds = GaugeMetricFamily("triggerlog_visits_seconds", "What the last visit took, by part.", labels=["part"])
+    compactions = CounterMetricFamily("triggerlog_visits_compactions", "Tables of ended periods that were compacted.")
+    compact = CounterMetricFamily("triggerlog_visits_compaction_seconds", "What that took, between the visits.")
+    if run is not None:
+        compactions.add_metric([], run.compactions)
+        compact.add_metric([], run.compact_s)
+        done.add_metric([], run.done)
+        wanted.add_metric([], run.visits)
+        slow.add_metric([], run.slow)
+        if run.over_limit is not None:
+            over.add_metric([], run.over_limit)
+        if run.remaining_s is not None:
+            left.add_metric([], run.remaining_s)
+        if run.last is not None:
+            for part in PARTS:
+                seconds.add_metric([part.removesuffix("_s")], getattr(run.last, part))
+    yield from (done, wanted, over, slow, left, seconds, compactions, compact)
+
+
+def serving(status: Status) -> Iterator[Metric]:
+    """All of them; nothing where the daemon runs no server."""
+    server = status.conditions
+    if server is None:
+        return
+    state = GaugeMetricFamily("triggerlog_conditions_state", "1 for the state of the server.", labels=["state"])
+    for each in ConditionsState:
+        state.add_metric([each], float(each is server.state))
+    requests = CounterMetricFamily("triggerlog_conditions_requests", "Answers.", labels=["route", "status"])
+    for route, by_status in server.requests.items():
+        for code, count in by_status.items():
+            requests.add_metric([route, code], count)
+    latency = GaugeMetricFamily(
+        "triggerlog_conditions_latency_seconds",
+        "Of questions for what is valid, in the server, percentiles of the last ten seconds.",
+        labels=["quantile"],
+    )
+    for quantile, value in (("0.5", server.p50_ms), ("0.99", server.p99_ms)):
+        if value is not None:
+            latency.add_metric([quantile], value / 1e3)
+    yield from (state, requests, latency)
+    for key, text, total in (
+        ("memory_hits", "Questions for what is valid that were answered from memory.", server.memory_hits),
+        ("database_reads", "Questions for what is valid that were answered from the database.", server.database_reads),
+    ):
+        yield CounterMetricFamily(f"triggerlog_conditions_{key}", text, value=total)
+    for key, text, amount in (
+        ("processes", "Processes of the server that answer.", float(server.running)),
+        ("tags_in_memory", "Tags in memory, most of any process.", float(server.tags_in_memory)),
+        ("memory_bytes", "What tags and answers take, most of any process.", server.memory_mib * 2**20),
+        ("memory_limit_bytes", "What they may take in each process.", server.memory_limit_mib * 2**20),
+    ):
+        yield GaugeMetricFamily(f"triggerlog_conditions_{key}", text, value=amount)

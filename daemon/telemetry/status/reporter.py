@@ -1,5 +1,6 @@
-"""Reporting: the status of the whole daemon, put together from its parts."""
+"""Reporting: the status of the whole daemon, put together from its parts, the node's clock among them."""
 
+import ctypes
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +22,7 @@ from daemon.pipeline.instruments.desync import Kind
 from daemon.pipeline.intake import Intake
 from daemon.pipeline.pipeline import Pipeline
 from daemon.sources.base import Source
-from daemon.telemetry.status.forecasts import drained_in_s, full_in_days, full_in_s
-from daemon.telemetry.status.node_clock import clock_is_synchronised
-from daemon.telemetry.store.report import StoreReport
+from daemon.telemetry.store import StoreReport, drained_in_s, full_in_days, full_in_s
 from schemas.api.alarms import AlarmStatus
 from schemas.api.conditions import ConditionsStatus
 from schemas.api.decimation import DecimationStatus
@@ -425,3 +424,18 @@ def _readings(figures: PipelineFigures, rates: GroupRates) -> ReadingCounts:
         rate=rates.received,
         commit_rate=rates.committed,
     )
+
+
+UNSYNCHRONISED = 5
+"""TIME_ERROR of adjtimex(2): no time server disciplines the clock."""
+TIMEX_BYTES = 256
+"""`struct timex` has 208 bytes on 64-bit Linux; all zero, its `modes` change nothing."""
+
+
+def clock_is_synchronised() -> bool | None:
+    """Whether the kernel calls the clock synchronised; None where it does not say."""
+    try:
+        state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.create_string_buffer(TIMEX_BYTES))
+    except (OSError, AttributeError):
+        return None  # no Linux
+    return None if state < 0 else bool(state != UNSYNCHRONISED)

@@ -8,10 +8,8 @@ from backends.base import Partition, Store, StoreError
 from backends.ending import end_tasks
 from daemon.pipeline.figures import PipelineFigures
 from daemon.pipeline.pipeline import Pipeline
-from daemon.telemetry.status.forecasts import full_in_days
 from daemon.telemetry.status.reporter import Reporter
-from daemon.telemetry.store.growth import DAY_S
-from daemon.telemetry.store.report import StoreReport
+from daemon.telemetry.store import DAY_S, StoreReport, full_in_days
 from schemas.api.storage import GroupStorage, JournalStorage, PartitionStorage, ReducedStorage, Storage
 from schemas.batch import Layout
 from schemas.config import JournalConfig

@@ -35,8 +35,7 @@ from daemon.pipeline.pipeline import Pipeline
 from daemon.telemetry.status.reporter import Reporter, WorkloadsStatus
 from daemon.telemetry.status.storage import StorageReport
 from daemon.telemetry.status.stream import StatusStream
-from daemon.telemetry.store.growth import Growth
-from daemon.telemetry.store.report import StoreReport
+from daemon.telemetry.store import Growth, StoreReport
 from daemon.web.tls import Identity
 from schemas.api.problem import Problem
 from schemas.api.status import Shortfall, Status

@@ -2,7 +2,7 @@
 
 import time
 
-from daemon.telemetry.exposition.tiers import tiering
+from daemon.telemetry.exposition.old_readings import tiering
 from schemas.api.tiers import TiersStatus, TierStatus
 from tests.page.served import snapshot
 

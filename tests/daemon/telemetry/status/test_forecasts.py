@@ -2,8 +2,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from daemon.core.monitoring.metrics import Rates
-from daemon.telemetry.status.forecasts import AT_ONCE_S, drained_in_s, full_in_days, full_in_s
 from daemon.telemetry.status.reporter import MINUTE_NS
+from daemon.telemetry.store import AT_ONCE_S, drained_in_s, full_in_days, full_in_s
 
 rates = st.just(0.0) | st.floats(min_value=1e-6, max_value=1e7)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from daemon.telemetry.store.growth import APART_S, DAY_S, OVER_S, STEADY_S, Growth
+from daemon.telemetry.store import APART_S, DAY_S, OVER_S, STEADY_S, Growth
 
 
 def test_nothing_is_reckoned_from_sizes_less_than_a_minute_apart() -> None:
