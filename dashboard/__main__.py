@@ -14,11 +14,10 @@ from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 
-from daemon.web.http import Limits
-from daemon.web.origin import is_origin
+from daemon.web.access import is_origin
+from daemon.web.http import LimitedServer, Limits, bound
+from daemon.web.rates import SeldomLines
 from daemon.web.secrets import from_file, long_enough
-from daemon.web.seldom import SeldomLines
-from daemon.web.server import LimitedServer, bound
 from daemon.web.tls import Identity, client_context, pinned_context
 from dashboard.app import build_app
 from dashboard.feed.client import Daemon

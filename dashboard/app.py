@@ -13,9 +13,9 @@ from dash import ClientsideFunction, Dash, Input, Output
 from fastapi import FastAPI, Request, Response, WebSocket, WebSocketDisconnect
 from starlette.middleware.gzip import GZipMiddleware
 
+from daemon.web.access import is_own_page
 from daemon.web.errors import handle_errors, problem_answer
 from daemon.web.headers import SecurityHeaders
-from daemon.web.origin import is_own_page
 from dashboard import zone
 from dashboard.access.callback_requests import CallbackRequests, Failures
 from dashboard.access.login import LoginGuard

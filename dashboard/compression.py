@@ -6,7 +6,7 @@ import gzip
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from daemon.web.encoding import takes_gzip
+from daemon.web.headers import takes_gzip
 
 PATHS = ("/assets/", "/_dash-component-suites/")
 LEAST_BYTES = 1024

@@ -26,11 +26,9 @@ from daemon.core.configuration.api_token import api_token
 from daemon.core.outcome import cannot_listen
 from daemon.core.process import descriptors
 from daemon.web.access import AccessControl
-from daemon.web.errors import handle_errors, problem_answer
+from daemon.web.errors import NOTHING_UNASKED, handle_errors, problem_answer
 from daemon.web.headers import SecurityHeaders
-from daemon.web.http import Limits
-from daemon.web.server import LimitedServer, bound
-from daemon.web.strictness import NOTHING_UNASKED
+from daemon.web.http import LimitedServer, Limits, bound
 from daemon.web.tls import Identity
 from schemas.api.problem import Problem
 from schemas.checking.addresses import in_url, is_loopback

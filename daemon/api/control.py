@@ -16,8 +16,7 @@ from daemon.core.monitoring.events import Events
 from daemon.core.outcome import fix_of, reason_of
 from daemon.pipeline.pipeline import Pipeline
 from daemon.web.access import NEEDS_TOKEN, READING
-from daemon.web.denial import client_of, header
-from daemon.web.errors import ApiError
+from daemon.web.errors import ApiError, client_of, header
 from schemas.api.control import Discarded, DiscardedByGroup, Retried, RetriedByGroup, RunsAnnounced
 
 Epoch = Annotated[int, Query(ge=0, lt=2**32, description="The timing system's counter of restarts; 0 is unknown.")]

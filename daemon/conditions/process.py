@@ -18,9 +18,8 @@ from daemon.conditions.reads import Reads, Writes
 from daemon.conditions.requests.app import Tally, make_app
 from daemon.core.process import descriptors
 from daemon.core.process.children import go_first
-from daemon.web.backoff import Backoff
-from daemon.web.http import Limits
-from daemon.web.server import LimitedServer, bound
+from daemon.web.http import LimitedServer, Limits, bound
+from daemon.web.rates import Backoff
 from daemon.web.tls import Identity
 from daemon.workloads.frame.messages import Message, Parent, Refused, run_process
 from schemas.checking.networks import host_and_port

@@ -19,8 +19,8 @@ from daemon.core.configuration.api_token import api_token
 from daemon.core.monitoring.events import Events
 from daemon.core.monitoring.metrics import Latencies, Rates
 from daemon.core.outcome import CommandFailed, cannot_listen
-from daemon.web.backoff import Backoff
-from daemon.web.server import bound
+from daemon.web.http import bound
+from daemon.web.rates import Backoff
 from daemon.workloads.frame.messages import Message
 from daemon.workloads.frame.runner import PAUSE_MOST_S, PAUSE_S, WorkloadProcess
 from schemas.api.conditions import ConditionsStatus

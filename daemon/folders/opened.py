@@ -7,7 +7,7 @@ from backends.folders.base import FoldersStore
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import folders_store_of
 from daemon.core.monitoring.events import Events
-from daemon.web.backoff import Backoff
+from daemon.web.rates import Backoff
 from schemas.config import FoldersConfig
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.25, 5.0

@@ -24,7 +24,7 @@ from backends.base import Store, StoreError, StoreUnavailable
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import fix_of, reason_of
 from daemon.core.outside import Disk, Outside
-from daemon.web.backoff import Backoff
+from daemon.web.rates import Backoff
 from schemas.api.marks import MarksStatus
 from schemas.marks import Mark, MarksWithin
 

@@ -9,7 +9,7 @@ from daemon.pipeline.announced import AnnouncedRuns
 from daemon.pipeline.intake import Intake
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import InStore, ask_store
-from daemon.web.backoff import Backoff
+from daemon.web.rates import Backoff
 from schemas.config import Config
 
 AGAIN_S = 5.0

@@ -23,7 +23,7 @@ from daemon.retention.limits import (
 )
 from daemon.retention.looking import AGAIN_FIRST_S, AGAIN_MOST_S, NAMED, PATIENCE_S, TRIES, Looking
 from daemon.retention.planner import DiskState, Drop, Plan, Short, plan
-from daemon.web.backoff import Backoff
+from daemon.web.rates import Backoff
 from schemas.api.retention import DroppedPeriod, NextPeriod, RetentionStatus
 from schemas.config import Config, RetentionConfig
 from schemas.config.retention import GroupRetentionConfig

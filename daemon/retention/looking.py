@@ -15,7 +15,7 @@ from backends.base import StoreBusy, StoreError
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.core.outside import Clock, Outside
-from daemon.web.backoff import Backoff
+from daemon.web.rates import Backoff
 from schemas.retention import Period
 
 EVERY_S = 60.0

@@ -16,7 +16,7 @@ from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed
 from daemon.core.outside import monotonic_ns
 from daemon.pipeline.figures import PipelineFigures
-from daemon.web.backoff import Backoff
+from daemon.web.rates import Backoff
 from schemas.api.status import Shortfall, StoreStatus
 from schemas.batch import Durability
 from schemas.config import Config

@@ -1,16 +1,22 @@
-"""Answers that are errors: each is a `schemas.api.problem.Problem`, whatever raised it."""
+"""Errors of an API: a Problem, whatever is wrong; requests that no route sees; and parameters that none has."""
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
+from starlette.types import Scope, Send
 
 from schemas.api.problem import Problem, problem_of
 from schemas.checking import problems
+from schemas.checking.problems import listed, suggestion
 
 DOCS = "see /docs"
 
@@ -115,3 +121,95 @@ def _problems(model: type[BaseModel] | None, errors: list[Any]) -> Iterator[prob
         else:
             error["loc"] = tuple(steps)
             yield from problems.problems(model, [error])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Denial:
+    """Why a request is refused.
+
+    status: of HTTP.
+    detail: what is wrong, in one line.
+    fix: what to do, in one line.
+    challenge: what may be sent to get in (WWW-Authenticate).
+    wait_s: after which it may be tried again.
+    """
+
+    status: int
+    detail: str
+    fix: str
+    challenge: str | None = None
+    wait_s: float | None = None
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """Of the answer."""
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(self.body))]
+        if self.challenge is not None:
+            headers.append((b"www-authenticate", self.challenge.encode()))
+        if self.wait_s is not None:
+            headers.append((b"retry-after", b"%d" % math.ceil(self.wait_s)))
+        return headers
+
+    @property
+    def body(self) -> bytes:
+        """Of the answer."""
+        return Problem(detail=self.detail, fix=self.fix).encoded()
+
+    async def answer(self, scope: Scope, send: Send) -> None:
+        """Send it: as an answer, or in place of the WebSocket that was asked for."""
+        kind = "http.response" if scope["type"] == "http" else "websocket.http.response"
+        await send({"type": f"{kind}.start", "status": self.status, "headers": self.headers})
+        await send({"type": f"{kind}.body", "body": self.body})
+
+
+def header(scope: Scope, name: bytes) -> str | None:
+    """A header of a request; None when it is not there."""
+    for found, value in scope["headers"]:
+        if found == name:
+            return bytes(value).decode("latin-1")
+    return None
+
+
+def client_of(scope: Scope) -> str:
+    """The address that a request came from."""
+    return str(scope["client"][0]) if scope.get("client") else ""
+
+
+async def _refuse_unknown(request: HTTPConnection) -> None:
+    # Monitors and balancers may add parameters of their own to what is not below /api/.
+    route = request.scope.get("route")
+    if request.scope["type"] != "http" or route is None or not request.url.path.startswith("/api/"):
+        return
+    known = sorted(_parameters(route.dependant))
+    for name in request.query_params:
+        if name not in known:
+            fix = suggestion(name, known) if known else "take it out; there are no parameters here"
+            raise ApiError(422, "unknown parameter", fix, field=name)
+
+
+async def _refuse_unasked(request: HTTPConnection) -> None:
+    await _refuse_unknown(request)
+    route = request.scope.get("route")
+    if request.scope["type"] != "http" or route is None or not request.url.path.startswith("/api/"):
+        return
+    if route.body_field is None and _has_body(request):
+        known = sorted(_parameters(route.dependant))
+        fix = f"send none; there are the parameters {listed(known)}" if known else "send none"
+        raise ApiError(422, "there is no body here", fix, field="body")
+
+
+def _parameters(dependant: Dependant) -> Iterator[str]:
+    yield from (parameter.alias for parameter in dependant.query_params)
+    for needed in dependant.dependencies:
+        yield from _parameters(needed)
+
+
+def _has_body(request: HTTPConnection) -> bool:
+    return request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+
+
+NOTHING_UNASKED = Depends(_refuse_unasked)
+"""Refuses parameters that a route does not have, and a body where it takes none."""
+
+NOTHING_UNKNOWN = Depends(_refuse_unknown)
+"""Refuses parameters that a route does not have; a body that it does not look at may come."""

@@ -15,8 +15,7 @@ from dash import ALL, ALLSMALLER, Output
 from dash.exceptions import PreventUpdate
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from daemon.web.denial import Denial, header
-from daemon.web.errors import defect, problem_answer
+from daemon.web.errors import Denial, defect, header, problem_answer
 from schemas.api.problem import Problem
 from schemas.checking.problems import printable
 

@@ -10,8 +10,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocketDisconnect
 
-from daemon.web.denial import Denial, client_of, header
-from daemon.web.origin import is_local_name, is_own_page, malformed
+from daemon.web.access import is_local_name, is_own_page, malformed
+from daemon.web.errors import Denial, client_of, header
 from daemon.web.rates import Rates
 from daemon.web.secrets import same
 from dashboard.access.session import LASTS_S, Sessions

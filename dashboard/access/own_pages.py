@@ -2,8 +2,8 @@
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from daemon.web.denial import Denial
-from daemon.web.origin import is_own_page
+from daemon.web.access import is_own_page
+from daemon.web.errors import Denial
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketException
 
-from daemon.web.backoff import Backoff
+from daemon.web.rates import Backoff
 from daemon.web.tls import why_untrusted
 from schemas.api.marks import Marks
 from schemas.api.problem import Problem

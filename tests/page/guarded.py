@@ -6,8 +6,7 @@ import tempfile
 from pathlib import Path
 
 from daemon.web.access import AccessControl
-from daemon.web.http import Limits
-from daemon.web.server import LimitedServer, bound
+from daemon.web.http import LimitedServer, Limits, bound
 from daemon.web.tls import Identity
 from tests.page.served import Served, build_app
 

@@ -13,7 +13,7 @@ import daemon.core.monitoring.events as events_module
 import daemon.pipeline.announcements as announcements_module
 import daemon.pipeline.gather as gather_module
 import daemon.sources.limits.refusals as refusals_module
-import daemon.web.backoff as backoff_module
+import daemon.web.rates as backoff_module
 from backends.base import OtherJournal, StoreError, StoreUnavailable
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside

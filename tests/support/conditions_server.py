@@ -14,7 +14,7 @@ from daemon.conditions.contract import flat_row
 from daemon.conditions.process import LIMITS
 from daemon.conditions.reads import Reads
 from daemon.conditions.requests.app import Tally, make_app
-from daemon.web.server import LimitedServer, bound
+from daemon.web.http import LimitedServer, bound
 from schemas.conditions.intervals import END, KEY_DTYPE, Intervals, Key, TagStatus
 from schemas.conditions.line import texts
 from tests.support.listening import eventually

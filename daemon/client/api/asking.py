@@ -1,4 +1,4 @@
-"""One question to a daemon's control API."""
+"""One question to a daemon's control API; most commands ask for the status."""
 
 import asyncio
 import json
@@ -12,10 +12,14 @@ from daemon.core.outcome import CommandFailed
 from daemon.web.tls import why_untrusted
 from schemas.api.folders import NPY
 from schemas.api.problem import Problem
+from schemas.api.status import Status
 
 if TYPE_CHECKING:
     import httpx
 
+
+STATUS = "/api/v1/status"
+STATUS_WITHIN_S = 2.0
 PATIENCE_S = 20.0
 """Most answers are there at once; a daemon that is busy is waited for."""
 
@@ -98,3 +102,29 @@ def _refusal(where: str, answer: "httpx.Response", server: Server) -> str:
         fix = "name the configuration file, or give --token-file or TRIGGERLOG_TOKEN"
         problem = problem.model_copy(update={"fix": fix})
     return f"{where} answers {answer.status_code}: {problem}"
+
+
+async def ask_status(client: "httpx.AsyncClient") -> Status:
+    """Ask the daemon for its status.
+
+    Raises:
+        DaemonGone: it does not answer, or what answers is no triggerlog daemon of this version.
+    """
+    answer = await ask(client, "GET", STATUS)
+    try:
+        return Status.model_validate_json(answer.content)
+    except ValidationError:
+        where = str(client.base_url).rstrip("/")
+        raise DaemonGone(
+            f"{where} sends a status that this version cannot read; compare the versions of daemon and command"
+        ) from None
+
+
+async def fetch(daemon: Reach) -> Status:
+    """Ask once.
+
+    Raises:
+        DaemonGone: the daemon does not answer.
+    """
+    async with daemon.client(STATUS_WITHIN_S) as client:
+        return await ask_status(client)

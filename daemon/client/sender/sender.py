@@ -15,7 +15,7 @@ import numpy as np
 
 from daemon.client.sender.connection import Connection, ConnectionLost, SenderError, greet
 from daemon.client.sender.stream import Stream
-from daemon.web.backoff import Backoff
+from daemon.web.rates import Backoff
 from schemas.checking.networks import host_and_port
 from schemas.readings import Array
 from schemas.wire import (

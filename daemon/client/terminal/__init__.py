@@ -1,1 +1,1 @@
-"""The daemon's status on a terminal: `overview` lays one status out, `watch` shows it again and again."""
+"""The status on a terminal: `overview` lays it out, once or again and again, with the `tables` of its parts."""

@@ -1,19 +1,22 @@
-"""One status of a daemon, laid out for a terminal."""
+"""The status of a daemon, laid out for a terminal, once or again and again."""
 
+import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
 from rich.panel import Panel
 from rich.segment import Segment
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from daemon.client.readers_table import readers_table
-from daemon.client.terminal.alarms import alarm_lines
-from daemon.client.terminal.layout import Line, as_many_as_fit, cut, fitting, lines_of
+from daemon.client.api.asking import STATUS_WITHIN_S, DaemonGone, ask_status
+from daemon.client.api.reach import Reach
+from daemon.client.terminal.tables import alarm_lines, readers_table
 from daemon.core.words import duration, ms
 from schemas.api.status import Event, GroupStatus, IntakeStatus, Status, StoreStatus
 from schemas.api.visits import VisitsStatus
@@ -36,6 +39,64 @@ FIGURE_LINES = 6
 LONG = 40
 """Lines from which on a terminal is not small."""
 MORE_ALARMS = "… {} more alarms: `triggerlog alarms`"
+
+
+Line = list[Segment]
+
+
+def lines_of(console: Console, options: ConsoleOptions, shown: RenderableType) -> list[Line]:
+    """The lines that something takes at a terminal's width, as many as it needs."""
+    return console.render_lines(shown, options.update(height=None), pad=False)
+
+
+def cut(console: Console, options: ConsoleOptions, text: Text, most: int) -> list[Line]:
+    """A text in so many lines at most; an ellipsis says that it goes on."""
+    wrapped = list(text.wrap(console, options.max_width))
+    if len(wrapped) > most:
+        last = wrapped[most - 1]
+        last.rstrip()
+        last.truncate(options.max_width - 2)
+        last.append(" …")
+        wrapped = wrapped[:most]
+    return [line for part in wrapped for line in lines_of(console, options, part)]
+
+
+def fitting(
+    console: Console,
+    options: ConsoleOptions,
+    texts: Sequence[Text],
+    room: int,
+    *,
+    spared: int,
+    more: Callable[[int], Text],
+) -> list[Line]:
+    """Texts below each other in the lines that there are, the first ones first: in full, in two lines, or in one.
+
+    Args:
+        console: what is printed on.
+        options: of the console.
+        texts: what is shown.
+        room: lines that there are.
+        spared: lines of these that are left free as long as every text has one.
+        more: what stands in the last line where some are left out, by their number.
+    """
+    for lines in (len(texts) * room, 2, 1):
+        shown = [cut(console, options, text, lines) for text in texts if room > 0]
+        if sum(map(len, shown)) <= room - spared * (lines > 1):
+            return [line for each in shown for line in each]
+    some = shown[: room - 1]
+    return [line for each in some for line in each] + cut(console, options, more(len(texts) - len(some)), 1)
+
+
+def as_many_as_fit(
+    console: Console, options: ConsoleOptions, room: int, most: int, made: Callable[[int], RenderableType]
+) -> list[Line]:
+    """The largest of the views that `made` gives for 1 to `most` that has room; nothing where none has."""
+    for count in range(most, 0, -1):
+        lines = lines_of(console, options, made(count))
+        if len(lines) <= room:
+            return lines
+    return []
 
 
 class Overview:
@@ -301,3 +362,48 @@ def _event(event: Event) -> Text:
     return Text.assemble(
         (f"{clock} ", "dim"), (f"{event.severity:<8}", _SEVERITIES.get(event.severity, "")), event.text
     )
+
+
+async def watch(daemon: Reach, every_s: float, console: Console) -> None:
+    """Show the status again and again until cancelled; while the daemon is gone, show that, and since when."""
+    last: Status | None = None
+    answered = time.monotonic()
+    async with daemon.client(STATUS_WITHIN_S) as client:
+        with Live(console=console, auto_refresh=False, screen=console.is_terminal) as live:
+            while True:
+                try:
+                    last, answered = await ask_status(client), time.monotonic()
+                    view: RenderableType = overview(last, daemon.url, is_live=True)
+                except DaemonGone as gone:
+                    view = absence(last, str(gone), time.monotonic() - answered)
+                live.update(view, refresh=True)
+                await asyncio.sleep(every_s)  # the rhythm of the view that the operator asked for
+
+
+class Absence:
+    """The daemon is gone; its last status is grey, so that no stale number looks live."""
+
+    def __init__(self, last: Status | None, reason: str, since_s: float) -> None:
+        lines = [
+            Text(f"✗ NO DATA for {since_s:.0f} s", "bold red"),
+            Text(reason),
+            Text("Trying again; Ctrl-C ends.", "dim"),
+        ]
+        self._notice = Panel(Group(*lines), border_style="red", box=box.ROUNDED)
+        self._stale = None if last is None else overview(last, "last known", is_live=True)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Lay it out, in as many lines as there are."""
+        notice = lines_of(console, options, self._notice)
+        for line in notice:
+            yield from line
+            yield Segment.line()
+        if self._stale is not None:
+            height = console.height if options.height is None else options.height
+            stale = console.render(self._stale, options.update(height=max(0, height - len(notice))))
+            yield from Segment.apply_style(Segment.strip_styles(stale), Style(dim=True))
+
+
+def absence(last: Status | None, reason: str, since_s: float) -> Absence:
+    """Show that the daemon is gone, for so many seconds and for this reason."""
+    return Absence(last, reason, since_s)

@@ -20,7 +20,7 @@ from daemon.conditions.requests.nested import Nested
 from daemon.conditions.requests.routing import Context
 from daemon.conditions.requests.tags import list_orders, list_routes, tag_orders, tag_routes
 from daemon.web.access import AccessControl
-from daemon.web.denial import client_of, header
+from daemon.web.errors import client_of, header
 from daemon.web.headers import SecurityHeaders
 from schemas.api.status import Health
 

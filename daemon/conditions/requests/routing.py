@@ -12,9 +12,7 @@ from backends.conditions.base import ConditionsStore
 from daemon.conditions.contract import page
 from daemon.conditions.requests.hot import PREFIX
 from daemon.web.access import NEEDS_TOKEN
-from daemon.web.denial import client_of
-from daemon.web.errors import ApiError
-from daemon.web.strictness import NOTHING_UNKNOWN
+from daemon.web.errors import NOTHING_UNKNOWN, ApiError, client_of
 from schemas.checking.problems import suggestion
 
 Handler = Callable[..., Awaitable[Response]]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from daemon.core.monitoring.event_log import EventLog
 from daemon.core.words import duration, utc
-from daemon.web.seldom import KINDS, Seldom, with_left_out
+from daemon.web.rates import KINDS, Seldom, with_left_out
 from schemas.api.status import Event
 from schemas.states import Severity
 

@@ -6,7 +6,7 @@ import sys
 import time
 from enum import StrEnum
 
-from daemon.web.seldom import SeldomLines
+from daemon.web.rates import SeldomLines
 
 
 class LogLevel(StrEnum):

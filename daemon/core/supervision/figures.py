@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
-from daemon.web.backoff import Backoff
+from daemon.web.rates import Backoff
 from schemas.states import Severity
 
 AGAIN_FIRST_S, AGAIN_MOST_S = 1.0, 30.0

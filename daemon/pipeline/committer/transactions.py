@@ -15,7 +15,7 @@ from daemon.pipeline.dead_letters import Reason
 from daemon.pipeline.files import Amount
 from daemon.pipeline.placer import Asked
 from daemon.pipeline.placing import Placed
-from daemon.web.backoff import Backoff
+from daemon.web.rates import Backoff
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
 from schemas.config import Config
 from schemas.queries import LedgerTail

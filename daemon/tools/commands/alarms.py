@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from daemon.client.terminal.alarms import alarm_lines
+from daemon.client.terminal.tables import alarm_lines
 from daemon.core.moments import duration_ns
 from daemon.core.outcome import CommandFailed, examples
 from daemon.tools.console import FILE_WIDTH

@@ -33,7 +33,7 @@ from daemon.sources.kinds import tls_contexts
 from daemon.tools.commands.run import page_password, tab_files
 from daemon.tools.commands.tiers import look_at_tiers
 from daemon.tools.options import File
-from daemon.web.server import bound
+from daemon.web.http import bound
 from daemon.workloads.visits.facts import visits_problems, visits_words
 from schemas.checking.addresses import in_url
 from schemas.checking.problems import without_passwords, wrong

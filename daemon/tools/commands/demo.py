@@ -22,8 +22,7 @@ from rich.text import Text
 
 from backends.base import StoreError
 from backends.folder_lock import FolderInUse, FolderLock
-from daemon.client.api.asking import DaemonGone
-from daemon.client.api.status import ask_status
+from daemon.client.api.asking import DaemonGone, ask_status
 from daemon.core.outcome import CommandFailed, examples, file_words
 from daemon.core.process.children import Child
 from daemon.tools.console import make_console

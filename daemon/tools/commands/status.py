@@ -50,9 +50,8 @@ def status(
 ) -> None:
     """Show the status of the daemon live: rates, latency, what waits, what is missing, what was refused."""
     # Imported here: the help is shown without the client and the tables.
-    from daemon.client.api.status import fetch  # noqa: PLC0415
-    from daemon.client.terminal.overview import overview  # noqa: PLC0415
-    from daemon.client.terminal.watch import watch  # noqa: PLC0415
+    from daemon.client.api.asking import fetch  # noqa: PLC0415
+    from daemon.client.terminal.overview import overview, watch  # noqa: PLC0415
     from daemon.tools.console import make_console  # noqa: PLC0415
 
     console = make_console()

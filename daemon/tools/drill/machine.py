@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from daemon.client.api.asking import DaemonGone
+from daemon.client.api.asking import DaemonGone, fetch
 from daemon.client.api.reach import Reach
-from daemon.client.api.status import fetch
 from daemon.core.process.children import Child
 from schemas.api.status import GroupStatus
 from schemas.config import GroupConfig

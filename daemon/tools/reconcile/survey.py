@@ -5,9 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from backends.base import Decimating, Store, StoreError, StoreUnavailable
-from daemon.client.api.asking import DaemonGone
+from daemon.client.api.asking import DaemonGone, fetch
 from daemon.client.api.reach import Reach
-from daemon.client.api.status import fetch
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import in_its_field, layout_of
 from daemon.core.outcome import CommandFailed, reason_of

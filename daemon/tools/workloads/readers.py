@@ -7,7 +7,7 @@ from urllib.parse import quote
 import typer
 from rich.console import RenderableType
 
-from daemon.client.readers_table import readers_table
+from daemon.client.terminal.tables import readers_table
 from daemon.core.outcome import CommandFailed, examples
 from daemon.tools.options import App, AsJson, Connection, print_answer
 from schemas.api.status import GovernorStatus, ReaderStatus, Status

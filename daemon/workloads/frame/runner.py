@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import reason_of
 from daemon.core.process.children import Child
-from daemon.web.backoff import Backoff
+from daemon.web.rates import Backoff
 from daemon.workloads.frame.messages import LONGEST_LINE, Failed, M, Message, ProcessSpec, Stop, Taken, decoder
 from schemas.states import RunState
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from backends.base import StoreUnavailable
 from backends.folders.base import FoldersStore
-from daemon.web.backoff import Backoff
+from daemon.web.rates import Backoff
 from schemas.api.snapshots import InsertionOrder, Payload, Sample, SnapshotLoading, SnapshotSettings
 from schemas.batch import JournalPosition
 from schemas.conditions.rules import ConditionsRefused, RefusalKind

@@ -14,7 +14,7 @@ from time import perf_counter
 from backends.base import StoreError, StoreUnavailable
 from backends.ending import done_before
 from backends.visits.base import VisitDone, VisitStore
-from daemon.web.backoff import Backoff
+from daemon.web.rates import Backoff
 from daemon.workloads.frame.messages import Message
 from daemon.workloads.visits.messages import (
     Begun,

@@ -10,8 +10,7 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from daemon.alarms import AlarmBoard
-from daemon.client.terminal.overview import overview
-from daemon.client.terminal.watch import absence
+from daemon.client.terminal.overview import absence, overview
 from daemon.core.words import duration
 from schemas.api.status import DeadLetterCounts, GovernorStatus, IntakeStatus, ReaderStatus, Shortfall, Status
 from tests.page.served import snapshot

@@ -2,12 +2,12 @@
 
 import pytest
 
-from daemon.web import backoff
-from daemon.web.backoff import SPREAD, Backoff
+from daemon.web import rates
+from daemon.web.rates import SPREAD, Backoff
 
 
 def test_pauses_double_up_to_the_longest_and_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff.random, "uniform", lambda least, most: most)
+    monkeypatch.setattr(rates.random, "uniform", lambda least, most: most)
     pauses = Backoff(0.05, 0.3)
     assert [pauses.next_s() for _ in range(5)] == [0.05, 0.1, 0.2, 0.3, 0.3]
     pauses.reset()

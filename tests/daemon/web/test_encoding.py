@@ -2,7 +2,7 @@
 
 import pytest
 
-from daemon.web.encoding import takes_gzip
+from daemon.web.headers import takes_gzip
 
 
 @pytest.mark.parametrize(

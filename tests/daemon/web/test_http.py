@@ -1,4 +1,4 @@
-"""daemon.web.http and daemon.web.server: limits on what clients send and on how long they take, over real sockets."""
+"""daemon.web.http and daemon.web.http: limits on what clients send and on how long they take, over real sockets."""
 
 import asyncio
 import contextlib
@@ -14,12 +14,10 @@ import httpx
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from daemon.web import seldom
-from daemon.web.denial import Denial
-from daemon.web.http import IdleConnections, Limits
-from daemon.web.rates import ADDRESSES, Rates
-from daemon.web.seldom import KINDS, LINES, SeldomLines
-from daemon.web.server import LimitedServer, bound
+from daemon.web import rates
+from daemon.web.errors import Denial
+from daemon.web.http import IdleConnections, LimitedServer, Limits, bound
+from daemon.web.rates import ADDRESSES, KINDS, LINES, Rates, SeldomLines
 from daemon.web.tls import Identity, client_context
 from schemas.api.problem import Problem
 from tests.support.certificates import Authority
@@ -310,7 +308,7 @@ async def test_room_is_made_by_the_address_with_the_most_and_of_those_the_longes
 
 def test_lines_that_are_alike_are_written_seldom_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     moment = 100.0
-    monkeypatch.setattr(seldom.time, "monotonic", lambda: moment)
+    monkeypatch.setattr(rates.time, "monotonic", lambda: moment)
     lines = SeldomLines("triggerlog")
 
     def written(name: str, text: str, *arguments: object) -> str | None:

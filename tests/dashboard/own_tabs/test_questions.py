@@ -11,8 +11,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.responses import RedirectResponse
 
-from daemon.web.http import Limits
-from daemon.web.server import LimitedServer, bound
+from daemon.web.http import LimitedServer, Limits, bound
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
 from dashboard.own_tabs import Questions

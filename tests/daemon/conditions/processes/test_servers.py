@@ -22,7 +22,7 @@ from daemon.core.configuration import load_config
 from daemon.core.configuration.api_token import api_token
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed
-from daemon.web.server import bound
+from daemon.web.http import bound
 from schemas.states import ConditionsState
 from tests.support.pipelines import eventually
 from tests.support.processes import GROUP, LISTENERS, free_port, running, until

@@ -5,12 +5,12 @@ import re
 import pytest
 
 from daemon.core.monitoring.events import Events
-from daemon.web import seldom
+from daemon.web import rates
 
 
 def test_what_can_be_provoked_is_recorded_seldom_with_how_often_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([100.0, 101.0, 102.0, 103.0, 110.5])
-    monkeypatch.setattr(seldom.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(rates.time, "monotonic", lambda: next(clock))
     recorded = Events()
     recorded.warning_seldom("runs of bpm", "run 2 began")
     recorded.warning_seldom("runs of bpm", "run 3 began")

@@ -1,13 +1,16 @@
-"""Alarms as a terminal shows them."""
+"""Alarms and reader workloads as a terminal shows them."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
-from daemon.core.words import duration
+from daemon.core.words import duration, ms
 from schemas.api.alarms import AlarmStatus
-from schemas.states import AlarmSeverity, Attention
+from schemas.api.status import ReaderStatus
+from schemas.states import AlarmSeverity, Attention, ReaderState
 
 _STYLES = {
     AlarmSeverity.CRITICAL: ("■", "bold red"),
@@ -49,3 +52,25 @@ def _clock(time_ns: int) -> str:
     moment = time.gmtime(time_ns / 1e9)
     is_today = time.strftime("%j %Y", moment) == time.strftime("%j %Y", time.gmtime())
     return time.strftime("%H:%M:%SZ" if is_today else "%Y-%m-%d %H:%M:%SZ", moment)
+
+
+_HEAD = ("reader", "kind", "clients", "answers/s", "rows/s", "p50, p99 ms", "in time", "failed")
+
+
+def readers_table(readers: Mapping[str, ReaderStatus]) -> RenderableType:
+    """A line a workload, in the place of its clients its state where it does not run, and under it what is wrong."""
+    table = Table(*_HEAD, box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for name, status in readers.items():
+        latency = status.latency_ms
+        table.add_row(
+            name,
+            status.kind,
+            f"{status.admitted} of {status.clients}" if status.state == ReaderState.RUNNING else status.state,
+            f"{status.rate:,.1f}",
+            f"{status.row_rate:,.0f}",
+            f"{ms(latency.p50)}, {ms(latency.p99)}",
+            "–" if status.efficiency is None else f"{status.efficiency:.1%}",
+            f"{status.failed:,}",
+        )
+    problems = [Text(f"✗ {name}: {status.problem}", "red") for name, status in readers.items() if status.problem]
+    return Group(table, *problems)
