@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import BaseModel
 
-from daemon.client.api.reach import CONDITIONS, Reach, reach
 from daemon.core.configuration import LoadedConfig, implied_file
 from daemon.core.configuration.loading import NAME, VARIABLE
 from daemon.core.outcome import CommandFailed
@@ -20,6 +19,8 @@ from schemas.config import GroupConfig
 
 if TYPE_CHECKING:
     import httpx
+
+    from daemon.client.api.reach import Reach
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 
@@ -89,9 +90,9 @@ class Credentials:
     token_file: TokenFile = None
     ca: CaFile = None
 
-    def reach(self, config: Path | None) -> Reach:
+    def reach(self, config: Path | None) -> "Reach":
         """Find the daemon; raises as `daemon.client.api.reach.reach` does."""
-        return reach(config, daemon=self.daemon, token_file=self.token_file, ca=self.ca)
+        return _reach(config, self.daemon, self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -103,9 +104,9 @@ class Connection:
     token_file: TokenFile = None
     ca: CaFile = None
 
-    def reach(self, feature: Feature | None = None) -> Reach:
+    def reach(self, feature: Feature | None = None) -> "Reach":
         """Find the daemon; raises as `daemon.client.api.reach.reach` does."""
-        return reach(self.config, daemon=self.daemon, token_file=self.token_file, ca=self.ca, feature=feature)
+        return _reach(self.config, self.daemon, self, feature=feature)
 
     def ask(self, method: str, path: str, body: object = None, **patience: float) -> "httpx.Response":
         """Ask the daemon one question; raises DaemonGone where it does not answer, or refuses."""
@@ -130,16 +131,20 @@ class ConditionsConnection:
     token_file: TokenFile = None
     ca: CaFile = None
 
-    def reach(self) -> Reach:
+    def reach(self) -> "Reach":
         """Find the server; raises as `daemon.client.api.reach.reach` does."""
-        return reach(
-            self.config,
-            daemon=self.server,
-            token_file=self.token_file,
-            ca=self.ca,
-            server=CONDITIONS,
-            feature=Feature.CONDITIONS,
-        )
+        from daemon.client.api.reach import CONDITIONS  # noqa: PLC0415
+
+        return _reach(self.config, self.server, self, server=CONDITIONS, feature=Feature.CONDITIONS)
+
+
+def _reach(
+    config: Path | None, address: str | None, given: Credentials | Connection | ConditionsConnection, **more: Any
+) -> "Reach":
+    # Imported here: commands that ask no daemon start without it.
+    from daemon.client.api.reach import reach  # noqa: PLC0415
+
+    return reach(config, daemon=address, token_file=given.token_file, ca=given.ca, **more)
 
 
 class App(typer.Typer):

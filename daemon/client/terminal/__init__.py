@@ -1,1 +1,1 @@
-"""The status on a terminal: `overview` lays it out, once or again and again, with the `tables` of its parts."""
+"""The daemon's status on a terminal: `overview` lays it out, once or again and again; `tables` are parts of it."""
