@@ -10,6 +10,7 @@ from rich.console import Console
 
 from benchmarks.interference.analysis import analysed
 from daemon.core.outcome import CommandFailed
+from daemon.tools.options import NamedConnection
 from daemon.tools.workloads.experiment import _line
 from daemon.tools.workloads.interference import interference, say_result
 from schemas.api.interference import Experiment, Record
@@ -101,14 +102,14 @@ def test_the_terminal_says_the_notes_and_which_blocks_are_left_out() -> None:
             "--output: report.txt does not end in .html; the figures go next to it, as JSON",
         ),
         (
-            {"daemon": "http://127.0.0.1:9", "rate": 5.0},
+            {"connection": NamedConnection(daemon="http://127.0.0.1:9"), "rate": 5.0},
             "--rate: is of a throw-away daemon; leave it out, or leave FILE and --daemon out",
         ),
-        ({"daemon": "http://127.0.0.1:9"}, "no daemon at http://127.0.0.1:9"),
+        ({"connection": NamedConnection(daemon="http://127.0.0.1:9")}, "no daemon at http://127.0.0.1:9"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_line(options: dict[str, Any], said: str) -> None:
     with pytest.raises((CommandFailed, ConfigError)) as refused:
-        interference(**options)
+        interference(**{"connection": NamedConnection(), **options})
     assert str(refused.value).startswith(said)
     assert "\n" not in str(refused.value)
