@@ -50,7 +50,7 @@ COMMANDS = {
         "Show the status of the daemon live: rates, latency, what waits, what is missing, what was refused.",
     ),
     "alarms": _Place(
-        "commands.alarms:app",
+        "commands.status:app",
         "Everyday",
         "List what is wrong and what to do about it; acknowledge or shelve alarms.",
     ),

@@ -1,14 +1,13 @@
-"""Options and arguments that several commands have; a connection to a daemon, and the print-out of an answer."""
+"""Options and arguments that several commands have; those of a connection to a daemon are one parameter."""
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import BaseModel
 
 from daemon.core.configuration import LoadedConfig, implied_file
 from daemon.core.configuration.loading import NAME, VARIABLE
@@ -37,6 +36,13 @@ File = Annotated[Path, typer.Option("--config", default_factory=_implied, help="
 ConfigFile = Annotated[
     Path | None,
     typer.Option("--config", help="The daemon's configuration: says where it listens, and its token.", **_FILE),
+]
+Dsn = Annotated[
+    str | None,
+    typer.Option(help="The database. [default: CONFIG's, or a PostgreSQL of its own below --folder]"),
+]
+PasswordEnv = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Environment variable that holds the DSN's password.")
 ]
 NamedFile = Annotated[
     Path | None, typer.Option("--config", metavar="FILE", help="A daemon's configuration.", show_default=False)
@@ -197,49 +203,6 @@ def _expanded(function: Callable[..., Any]) -> Callable[..., Any]:
     expanded.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
     expanded.__annotations__ = {each.name: each.annotation for each in parameters}
     return expanded
-
-
-def print_answer(
-    as_json: bool,
-    document: object,
-    lines: Callable[[], Iterable[object]] = tuple,
-    otherwise: str | None = None,
-    width: int | None = None,
-) -> None:
-    """Print a document as JSON, or for people the lines that are made of it.
-
-    Args:
-        as_json: whether --json was given.
-        document: JSON, a model, or what `json` can write.
-        lines: called for people: texts, and what rich prints.
-        otherwise: what people read where there are no lines.
-        width: of what rich prints, where that goes into a file.
-
-    """
-    if as_json:
-        typer.echo(_json(document))
-        return
-    console = None
-    for line in lines():
-        otherwise = None
-        if isinstance(line, str):
-            typer.echo(line)
-            continue
-        if console is None:
-            from daemon.tools.console import make_console  # noqa: PLC0415 - most print texts
-
-            console = make_console(highlight=False, file_width=width)
-        console.print(line)
-    if otherwise is not None:
-        typer.echo(otherwise)
-
-
-def _json(document: object) -> str:
-    import json  # noqa: PLC0415
-
-    if isinstance(document, str):
-        return document
-    return document.model_dump_json() if isinstance(document, BaseModel) else json.dumps(document, indent=2)
 
 
 def groups_of(loaded: LoadedConfig, group: str | None) -> dict[str, GroupConfig]:

@@ -11,8 +11,9 @@ from daemon.core.outcome import examples
 from daemon.decimation.planner import Plan, aging, planned
 from daemon.retention.limits import newest_of
 from daemon.retention.planner import GIB
+from daemon.tools.answers import print_answer
 from daemon.tools.commands.retention import Group, asked, next_words, of_group, period_row, period_words
-from daemon.tools.options import App, AsJson, File, groups_of, print_answer
+from daemon.tools.options import App, AsJson, File, groups_of
 from schemas.checking.dsn import Feature, require
 from schemas.decimation import Decimated
 

@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from daemon.client.api.asking import DaemonGone, ask_daemon
 from daemon.core.moments import duration_ns, moment, rfc3339
 from daemon.core.outcome import CommandFailed, examples
-from daemon.tools.options import AsJson, ConfigFile, Credentials, File, print_answer
+from daemon.tools.answers import print_answer
+from daemon.tools.options import AsJson, ConfigFile, Credentials, File
 from schemas.api.marks import MarkKept, Marks
 from schemas.checking.problems import problems
 from schemas.marks import AUTHOR_MOST, Mark, is_shown

@@ -16,7 +16,8 @@ from daemon.retention.keeper import words_of
 from daemon.retention.limits import aging, are_limited, decimated_of, disk_of, folder_of, newest_of, states_of, usage_of
 from daemon.retention.planner import GIB, Plan
 from daemon.retention.planner import plan as make_plan
-from daemon.tools.options import App, AsJson, File, groups_of, print_answer
+from daemon.tools.answers import print_answer
+from daemon.tools.options import App, AsJson, File, groups_of
 from schemas.api.retention import DroppedPeriod
 from schemas.decimation import Decimated
 from schemas.retention import Dropped, Period

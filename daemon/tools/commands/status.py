@@ -1,4 +1,4 @@
-"""`triggerlog status` and `triggerlog events`: what a daemon does, and what happened."""
+"""`triggerlog status`, `events` and `alarms`: what a daemon does, what happened, and what is wrong."""
 
 import asyncio
 import time
@@ -9,21 +9,27 @@ from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlencode
 
 import typer
+from rich.text import Text
 
 from daemon.client.api.asking import PATIENCE_S, DaemonGone, ask
 from daemon.client.api.reach import Reach, file_of
+from daemon.client.terminal.tables import alarm_lines
 from daemon.core.configuration import load_config
 from daemon.core.moments import duration_ns
 from daemon.core.monitoring.event_log import read_events
 from daemon.core.outcome import CommandFailed, examples, reason_of
 from daemon.core.words import utc
-from daemon.tools.options import ConfigFile, Connection, Credentials
+from daemon.tools.answers import print_answer
+from daemon.tools.console import FILE_WIDTH
+from daemon.tools.options import App, AsJson, ConfigFile, Connection, Credentials
+from schemas.api.alarms import SHELVED_MOST_S, Alarms
 from schemas.api.events import EventList
 from schemas.api.status import Event
 from schemas.states import Severity
 
 if TYPE_CHECKING:
     import httpx
+
 
 EPILOG = {
     "status": examples(
@@ -174,3 +180,68 @@ def _line(event: Event) -> str:
 
 def _json(event: Event) -> str:
     return event.model_dump_json()
+
+
+app = App(
+    name="alarms",
+    invoke_without_command=True,
+    epilog=examples("triggerlog alarms", "triggerlog alarms beam.toml --json"),
+)
+
+ALARMS = "/api/v1/alarms"
+
+Key = Annotated[str, typer.Argument(metavar="KEY", help="Key of an alarm, as the list has it.", show_default=False)]
+
+
+@app.callback()
+def list_(context: typer.Context, *, connection: Connection, as_json: AsJson = False) -> None:
+    """List what is wrong and what to do about it; acknowledge or shelve alarms."""
+    if context.invoked_subcommand is not None:
+        # What stands before the command holds for it, too: an order must not go to another daemon.
+        given = {name: value for name, value in vars(connection).items() if value is not None}
+        context.default_map = {context.invoked_subcommand: given}
+        return
+    answer = connection.ask("GET", ALARMS)
+    print_answer(as_json, answer.text, lambda: _alarm_lines(answer.content), "There is no alarm.", width=FILE_WIDTH)
+
+
+def _alarm_lines(answer: bytes) -> list[Text]:
+    return alarm_lines(Alarms.model_validate_json(answer).root, time.time_ns(), with_keys=True)
+
+
+@app.command(epilog=examples("triggerlog alarms acknowledge store", "triggerlog alarms acknowledge --all beam.toml"))
+def acknowledge(
+    keys: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY]...", help="Keys, as the list has them.", show_default=False)
+    ] = None,
+    *,
+    all_: Annotated[bool, typer.Option("--all", help="All that nobody has dealt with.")] = False,
+    connection: Connection,
+) -> None:
+    """Mark alarms as seen, for everybody, until they end or become worse. This needs the API's token."""
+    if bool(keys) == all_:
+        raise CommandFailed("name the keys of alarms, or give --all" + "; not both" * all_)
+    connection.ask("POST", f"{ALARMS}/acknowledge", {} if all_ else {"keys": keys})
+    typer.echo(f"{'all' if all_ else ', '.join(keys or ())}: acknowledged")
+
+
+@app.command(epilog=examples("triggerlog alarms shelve instruments --for 2h beam.toml"))
+def shelve(
+    key: Key,
+    *,
+    for_: Annotated[str, typer.Option("--for", metavar="DURATION", help="For 30m or 2h; a day at most.")],
+    connection: Connection,
+) -> None:
+    """Put an alarm away for a time, for everybody and for Prometheus. This needs the API's token."""
+    for_s = duration_ns(for_, "--for") / 1e9
+    if for_s > SHELVED_MOST_S:
+        raise CommandFailed(f"--for: {for_} is longer than a day; shelve it for 24h, and then again")
+    connection.ask("POST", f"{ALARMS}/shelve", {"key": key, "for_s": for_s})
+    typer.echo(f"{key}: shelved for {for_}")
+
+
+@app.command(epilog=examples("triggerlog alarms unshelve instruments beam.toml"))
+def unshelve(key: Key, connection: Connection) -> None:
+    """Undo a shelf, or an acknowledgement: the alarm is shown in full again. This needs the API's token."""
+    connection.ask("POST", f"{ALARMS}/reactivate", {"key": key})
+    typer.echo(f"{key}: shown in full again")

@@ -21,8 +21,9 @@ from daemon.tiers.keeper import moved_patiently, words_of
 from daemon.tiers.limits import MoveRefused, aging, half_life_s, mib_per_s_of, move_by_hand, named, planned, tiers_of
 from daemon.tiers.pace import Paced
 from daemon.tiers.planner import Plan, Tier, name_of
+from daemon.tools.answers import print_answer
 from daemon.tools.commands.retention import asked, period_row
-from daemon.tools.options import App, AsJson, File, print_answer
+from daemon.tools.options import App, AsJson, File
 from schemas.checking.dsn import Feature, require
 from schemas.checking.problems import Problem, wrong
 from schemas.config.retention import NEWEST

@@ -17,9 +17,9 @@ from daemon.core.configuration import load_config
 from daemon.core.imports import uncollected
 from daemon.core.monitoring.logs import LogLevel, start_logging
 from daemon.core.outcome import CommandFailed, examples, fix_of, reason_of, require_extra
-from daemon.tools.conditions.listing import in_columns, listing
+from daemon.tools.answers import in_columns, listing, print_answer
 from daemon.tools.console import ProgressBar, make_console
-from daemon.tools.options import App, AsJson, ConditionsConnection, File, print_answer
+from daemon.tools.options import App, AsJson, ConditionsConnection, File
 from schemas.api.conditions import TagRow
 from schemas.checking.problems import suggestion
 from schemas.conditions.differences import Difference, differences

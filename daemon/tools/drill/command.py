@@ -4,9 +4,7 @@ import asyncio
 import json
 import math
 import os
-import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -27,7 +25,7 @@ from daemon.core.configuration import load_config
 from daemon.core.outcome import CommandFailed, examples
 from daemon.tools.console import FILE_WIDTH, ProgressBar, make_console
 from daemon.tools.drill.drills import DRILLS, Drill
-from daemon.tools.drill.machine import DrillFailed, Machine
+from daemon.tools.drill.machine import DrillFailed, Machine, work_folder
 from daemon.tools.drill.system import Count, DrillSystem, Recovery, Target, running_system
 from daemon.tools.options import AsJson
 from schemas.checking.dsn import Backend
@@ -294,7 +292,9 @@ def drill(
     chosen = _chosen(only)
     options = Options(instruments=instruments, rate=rate, seconds=seconds, seed=seed)
     console = make_console(stderr=True)
-    with _folder(console) as folder:
+    with work_folder(
+        console, "drill", "The daemons' logs and journals, and the servers' data, are", typer.Exit
+    ) as folder:
         with _target(backend, config, sure, folder) as target:
             results = asyncio.run(_run(chosen, target, folder, options, console))
         failed = not all(result.passed for result in results)
@@ -325,23 +325,6 @@ async def _run(drills: list[Drill], target: Target, folder: Path, options: Optio
             if len(results) < len(drills):
                 bar.show(drills[len(results)].title, done=len(results), total=len(drills))
     return results
-
-
-@contextmanager
-def _folder(console: Console) -> Iterator[Path]:
-    """Make a folder for everything; it stays when a drill failed, because the logs are in it."""
-    # The server of root runs under another account, which must pass it, and all folders above it.
-    folder = Path(tempfile.mkdtemp(prefix="triggerlog-drill-"))
-    folder.chmod(0o711)
-    try:
-        yield folder
-    except typer.Exit:
-        console.print(f"The daemons' logs and journals, and the servers' data, are in {folder}", highlight=False)
-        raise
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -1,13 +1,17 @@
 """The machine of a drill, which defines every reading, and a daemon of it that is killed and started again."""
 
 import asyncio
+import shutil
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from rich.console import Console
 
 from daemon.client.api.asking import DaemonGone, fetch
 from daemon.client.api.reach import Reach
@@ -269,3 +273,20 @@ async def until(
                 await asyncio.sleep(LOOK_S)
     except TimeoutError:
         raise DrillFailed(f"not within {timeout_s:g} s: {what}") from None
+
+
+@contextmanager
+def work_folder(console: Console, name: str, content: str, *failures: type[Exception]) -> Iterator[Path]:
+    """Make a folder for everything; it stays after a failure, and what is in it is said."""
+    # The server of root runs under another account, which must pass it, and all folders above it.
+    folder = Path(tempfile.mkdtemp(prefix=f"triggerlog-{name}-"))
+    folder.chmod(0o711)
+    try:
+        yield folder
+    except failures:
+        console.print(f"{content} in {folder}", highlight=False)
+        raise
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)

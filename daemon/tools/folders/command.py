@@ -14,11 +14,11 @@ from daemon.client.api.asking import DaemonGone
 from daemon.client.api.folders import FoldersApi, folders_api
 from daemon.core.moments import LEAST_NS, rfc3339
 from daemon.core.outcome import CommandFailed, examples
-from daemon.tools.conditions.listing import in_columns, listing
+from daemon.tools.answers import in_columns, listing, print_answer
 from daemon.tools.console import ProgressBar, make_console
 from daemon.tools.export.exporting import folder_time
 from daemon.tools.folders.files import ENDINGS, number_of, read_block
-from daemon.tools.options import App, AsJson, Connection, print_answer
+from daemon.tools.options import App, AsJson, Connection
 from schemas.api.folders import FolderColumn, FolderDetails, NewChannels, NewFolder, NewFolderSet
 from schemas.checking.dsn import Feature
 from schemas.checking.problems import listed

@@ -1,13 +1,9 @@
 """`triggerlog interference`: its options, and which daemon it is about."""
 
 import asyncio
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +16,7 @@ from backends.base import StoreError
 from backends.kinds import KINDS
 from daemon.core.outcome import CommandFailed, examples, reason_of
 from daemon.tools.console import FILE_WIDTH, labelled, make_console, stopped_by_signal
-from daemon.tools.drill.machine import DrillFailed
+from daemon.tools.drill.machine import DrillFailed, work_folder
 from daemon.tools.options import NamedConnection
 from daemon.tools.workloads.experiment import Throwaway, follow, throwaway_daemon
 from daemon.workloads.interference.experiment import command_of, experiment_of, workload_of
@@ -198,7 +194,8 @@ async def _on_daemon(found: Any, settings: Experiment, html: Path, console: Cons
 
 
 def _on_throwaway(setup: Throwaway, settings: Experiment, html: Path, console: Console) -> Record:
-    with _folder(console) as folder:
+    said = "The logs of daemon, sender and database are"
+    with work_folder(console, "interference", said, CommandFailed, StoreError) as folder:
         try:
             record = asyncio.run(_measured(setup, settings, folder, console))
         except DrillFailed as error:
@@ -228,23 +225,6 @@ async def _measured(setup: Throwaway, settings: Experiment, folder: Path, consol
             # What was measured is none the worse for it.
             console.print(f"after the last block {error}", highlight=False)
     return record
-
-
-@contextmanager
-def _folder(console: Console) -> Iterator[Path]:
-    """Keep everything in one folder, which stays when something is wrong: the logs are in it."""
-    # Root's server runs under another account, which must pass it, and all folders above it.
-    folder = Path(tempfile.mkdtemp(prefix="triggerlog-interference-"))
-    folder.chmod(0o711)
-    try:
-        yield folder
-    except (CommandFailed, StoreError):
-        console.print(f"The logs of daemon, sender and database are in {folder}", highlight=False)
-        raise
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write(path: Path, text: str) -> None:

@@ -9,7 +9,8 @@ from rich.console import RenderableType
 
 from daemon.client.terminal.tables import readers_table
 from daemon.core.outcome import CommandFailed, examples
-from daemon.tools.options import App, AsJson, Connection, print_answer
+from daemon.tools.answers import print_answer
+from daemon.tools.options import App, AsJson, Connection
 from schemas.api.status import GovernorStatus, ReaderStatus, Status
 from schemas.config.readers import GovernorConfig
 from schemas.config.workloads import MOST_CLIENTS, Workload, WorkloadKind

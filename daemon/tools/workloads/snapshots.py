@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from daemon.core.configuration import load_config
 from daemon.core.outcome import examples
+from daemon.tools.answers import print_answer
 from daemon.tools.console import FILE_WIDTH, make_console
-from daemon.tools.options import App, AsJson, Connection, NamedConnection, changes_of, print_answer
+from daemon.tools.options import App, AsJson, Connection, Dsn, NamedConnection, PasswordEnv, changes_of
 from schemas.api.snapshots import (
     Ask,
     InsertionOrder,
@@ -84,13 +85,8 @@ def run(
     scale: Annotated[float | None, _option("scale")] = None,
     cliff: Annotated[bool | None, _option("cliff", "--cliff/--no-cliff")] = None,
     schema: Annotated[str | None, _option("schema_name", "--schema")] = None,
-    dsn: Annotated[
-        str | None,
-        typer.Option(help="The database. [default: CONFIG's, or a PostgreSQL of its own below --folder]"),
-    ] = None,
-    password_env: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Environment variable that holds the DSN's password.")
-    ] = None,
+    dsn: Dsn = None,
+    password_env: PasswordEnv = None,
     folder: Annotated[
         Path | None,
         typer.Option(help=f"Where the figures are kept. [default: CONFIG's state_dir, or ./{FOLDER}]"),

@@ -13,8 +13,9 @@ from pydantic import BaseModel, ValidationError
 from backends.files import whole_file
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.outcome import VISITS_NEED, CommandFailed, examples, reason_of, require_extra
+from daemon.tools.answers import print_answer
 from daemon.tools.console import FILE_WIDTH, make_console
-from daemon.tools.options import App, AsJson, Connection, NamedConnection, changes_of, print_answer
+from daemon.tools.options import App, AsJson, Connection, Dsn, NamedConnection, PasswordEnv, changes_of
 from daemon.workloads.frame.archive import ID
 from daemon.workloads.visits.archive import CSV, VisitsArchive, read_csv
 from daemon.workloads.visits.archive import FOLDER as ARCHIVE
@@ -127,13 +128,8 @@ def run(
     all_history: Annotated[bool | None, _option("all_history")] = None,
     htm_ranges: Annotated[int | None, _option("htm_ranges")] = None,
     id_chunk: Annotated[int | None, _option("id_chunk")] = None,
-    dsn: Annotated[
-        str | None,
-        typer.Option(help="The database. [default: CONFIG's, or a PostgreSQL of its own below --folder]"),
-    ] = None,
-    password_env: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Environment variable that holds the DSN's password.")
-    ] = None,
+    dsn: Dsn = None,
+    password_env: PasswordEnv = None,
     folder: Annotated[
         Path | None,
         typer.Option(help=f"Where the figures are kept. [default: CONFIG's state_dir, or ./{FOLDER}]"),

@@ -1,17 +1,60 @@
-"""Rows as the commands print them: in columns for people, or as JSON."""
+"""Answers as the commands print them: as JSON, or for people as lines, columns, and what rich prints."""
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import orjson
+import typer
+from pydantic import BaseModel
 
-from daemon.tools.options import print_answer
 from schemas.checking.problems import printable
 from schemas.conditions.differences import Payload
 from schemas.conditions.intervals import END, Key
 
 DIGITS = 12
 """Digits of a checksum that are shown to people."""
+
+
+def print_answer(
+    as_json: bool,
+    document: object,
+    lines: Callable[[], Iterable[object]] = tuple,
+    otherwise: str | None = None,
+    width: int | None = None,
+) -> None:
+    """Print a document as JSON, or for people the lines that are made of it.
+
+    Args:
+        as_json: whether --json was given.
+        document: JSON, a model, or what `json` can write.
+        lines: called for people: texts, and what rich prints.
+        otherwise: what people read where there are no lines.
+        width: of what rich prints, where that goes into a file.
+
+    """
+    if as_json:
+        typer.echo(_document(document))
+        return
+    console = None
+    for line in lines():
+        otherwise = None
+        if isinstance(line, str):
+            typer.echo(line)
+            continue
+        if console is None:
+            from daemon.tools.console import make_console  # noqa: PLC0415 - most print texts
+
+            console = make_console(highlight=False, file_width=width)
+        console.print(line)
+    if otherwise is not None:
+        typer.echo(otherwise)
+
+
+def _document(document: object) -> str:
+    if isinstance(document, str):
+        return document
+    return document.model_dump_json() if isinstance(document, BaseModel) else json.dumps(document, indent=2)
 
 
 def listing(columns: Sequence[str], rows: Sequence[Sequence[Any]], as_json: bool, otherwise: str) -> None:
