@@ -4,7 +4,7 @@ What comes in: batches of closed triggers, and questions (`schemas.queries`). Wh
 and answers as structured arrays. Nothing here tries again, waits for its time, or gathers: whoever calls does.
 
 Read in this order: `base` (what a store promises), `kinds` (one descriptor a database), `columns` (what all stores do
-with arrays), `sql` (what PostgreSQL and MariaDB share), then one database: `postgresql`, `mysql`, `mongodb`, `memory`.
+with arrays), `sql` (what PostgreSQL and MariaDB share), then one database: `postgresql`, `mysql`, `mongodb`.
 `visits` is the same once more for mock DIA visits, `conditions` for conditions by global tag, and `folders` for those
 by channel; `throwaway` starts servers for tests, drills and benchmarks.
 """

@@ -117,11 +117,3 @@ def newest_places(rows: Array, visits: Array) -> Array:
 def in_key_order(rows: Array, table: Table) -> Array:
     """Put rows of a table in the order of its key."""
     return taken(rows, np.lexsort([rows[name] for name in reversed(table.key)]))
-
-
-def in_ranges(pixel_ids: Array, ranges: Array) -> Array:
-    """Which HTM indexes (int64, shape (n,)) lie in ranges as `Region.ranges` has them; bool, shape (n,)."""
-    if not len(ranges):
-        return np.zeros(len(pixel_ids), bool)
-    places = np.searchsorted(ranges[:, 0], pixel_ids, side="right") - 1
-    return np.asarray((places >= 0) & (pixel_ids < ranges[np.maximum(places, 0), 1]))

@@ -13,7 +13,6 @@ DAY_NS = 86_400_000_000_000
 FIRST_NEW_ID = 1_000_000_001
 """From here on objects get their ids that are no variables, as in the paper; below it are the variables."""
 YEARS = (1970, 2199)
-NIGHTS_PER_PERIOD = 30
 
 
 class Survey(Section):

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from backends.base import AnswerTooLarge, BatchRejected, CommitsLost, SchemaMismatch, Store, StoreUnavailable
-from backends.memory.store import MemoryStore
 from backends.mongodb import MongodbStore
 from backends.mysql import MysqlStore
 from backends.postgresql import PostgresqlStore
@@ -31,6 +30,7 @@ from schemas.queries import (
 )
 from schemas.readings import CHANNEL_DTYPES, Array, Channel, InstrumentGroup
 from tests.support.batches import answers, batch_of, by_group, group_of, readings_of, with_late
+from tests.support.memory.store import MemoryStore
 
 # By the name of the kind, whose end is the layout: the fixture that has a server, and the store.
 SERVERS: dict[str, tuple[str, Callable[..., Store]]] = {

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from backends.base import Store
-from backends.memory.store import MemoryStore
 from schemas.batch import Batch
 from schemas.queries import (
     Aggregate,
@@ -24,6 +23,7 @@ from schemas.queries import (
 from schemas.readings import Array, InstrumentGroup
 from tests.backends.test_store_contract import EVER, Make, maker, opened
 from tests.support.batches import batch_of, by_group, group_of, readings_of, with_late
+from tests.support.memory.store import MemoryStore
 
 __all__ = ["opened"]
 

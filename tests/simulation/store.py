@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from backends.base import BatchRejected, StoreUnavailable, is_committed
-from backends.memory.store import MemoryStore, _late, _on_time
 from schemas.batch import Batch, Durability, JournalPosition, Stream
 from schemas.queries import Query
 from schemas.readings import Array, InstrumentGroup, join
 from schemas.retention import Dropped
 from tests.simulation.loop import Life, VirtualLoop
+from tests.support.memory.store import MemoryStore, _late, _on_time
 
 OF_CLOSING = ("run", "trigger", "time_ns", "expected", "closed_ns")
 GROWING = ("arrived", "late", "duplicates")

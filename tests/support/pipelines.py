@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.memory.store import MemoryStore
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.pipeline.announced import AnnouncedRuns
@@ -31,6 +30,7 @@ from schemas.queries import LedgerTail, WindowReadings
 from schemas.readings import Array, InstrumentGroup
 from schemas.wire import Ack
 from tests.support.disks import REAL
+from tests.support.memory.store import MemoryStore
 
 FOREVER = (-(2**63) + 1, 2**63 - 1)
 LOOK_EVERY_S = 0.05

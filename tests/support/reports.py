@@ -7,10 +7,10 @@ import numpy as np
 
 from backends.folders.base import FoldersStore
 from backends.folders.reporting import ReportingStore
-from backends.memory.folders import MemoryFoldersStore
-from backends.memory.store import MemoryStore
 from schemas.folders.blocks import OPEN
 from schemas.readings import Array, Channel, InstrumentGroup
+from tests.support.memory.folders import MemoryFoldersStore
+from tests.support.memory.store import MemoryStore
 
 PATH = "/magnets/current"
 CURRENTS = InstrumentGroup(

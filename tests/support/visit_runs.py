@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from backends.memory.visits import MemoryVisitStore
 from backends.visits.base import VisitStore
 from daemon.workloads.frame.messages import Message
 from daemon.workloads.visits.messages import Spec, Visited, spec_of
@@ -17,6 +16,7 @@ from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.tables import IndexMode, tables_of
+from tests.support.memory.visits import MemoryVisitStore
 from tests.support.visits import same
 
 NOWHERE = DatabaseConfig(dsn="postgresql://nobody@127.0.0.1:1/none")

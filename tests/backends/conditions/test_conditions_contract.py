@@ -10,7 +10,6 @@ import pytest
 
 from backends import open_conditions_store
 from backends.conditions.base import ConditionsStore
-from backends.memory.conditions import MemoryConditionsStore
 from schemas.conditions.intervals import END, LARGEST, Key, NewInterval, TagStatus
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
 from tests.support.conditions import (
@@ -30,6 +29,7 @@ from tests.support.conditions import (
     tag_with,
     valid,
 )
+from tests.support.memory.conditions import MemoryConditionsStore
 
 UNKNOWN, EXISTS, CONFLICT, STATUS, INVALID = RefusalKind
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from backends import open_conditions_store
 from backends.conditions.base import ConditionsStore
-from backends.memory.conditions import MemoryConditionsStore
 from schemas.conditions.intervals import NewInterval, TagStatus
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
 from schemas.config import DatabaseConfig
 from tests.support.conditions import columns, content, held
 from tests.support.conditions_model import CELLS, KEYS, TYPES, Model, ModelList, ModelTag
 from tests.support.lives import SQL_SERVERS
+from tests.support.memory.conditions import MemoryConditionsStore
 
 MORE = int(os.environ.get("TRIGGERLOG_SEQUENCES") or 1)
 """So many times as many sequences."""

@@ -14,7 +14,6 @@ import pytest
 from backends import open_conditions_store
 from backends.base import SchemaMismatch, StoreUnavailable
 from backends.kinds import KINDS
-from backends.memory.conditions import MemoryConditionsStore
 from backends.mysql.conditions.valid import statement
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.sql.conditions.names import attach_list, remove_list
@@ -40,6 +39,7 @@ from tests.support.conditions import (
     tag_with,
     valid,
 )
+from tests.support.memory.conditions import MemoryConditionsStore
 from tests.support.servers import installed, server_folder
 
 DSNS = {Backend.POSTGRESQL: "postgresql_dsn", Backend.MYSQL: "mariadb_dsn"}

@@ -12,7 +12,6 @@ import pytest
 from backends import open_conditions_store, open_folders_store
 from backends.base import CommitsLost, OtherJournal, SchemaMismatch
 from backends.folders.base import FoldersStore
-from backends.memory.folders import MemoryFoldersStore
 from schemas.batch import JournalPosition
 from schemas.conditions.rules import RefusalKind
 from schemas.config import DatabaseConfig
@@ -20,6 +19,7 @@ from schemas.folders.blocks import OPEN, Insertion
 from schemas.folders.folders import Column, FolderKind, FolderLayout, NewFolder
 from schemas.readings import CHANNEL_DTYPES
 from tests.support.folders import CHANNELS, Source, block, everything, new_folder, refused, reports, rows
+from tests.support.memory.folders import MemoryFoldersStore
 
 UNKNOWN, EXISTS, CONFLICT, _, INVALID = RefusalKind
 

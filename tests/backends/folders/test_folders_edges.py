@@ -7,12 +7,12 @@ import pytest
 
 from backends import open_folders_store
 from backends.folders.base import FoldersStore
-from backends.memory.folders import MemoryFoldersStore
 from schemas.conditions.rules import RefusalKind
 from schemas.folders.blocks import OPEN
 from schemas.folders.folders import COLUMNS_MOST, TEXT_MOST, Column, FolderKind
 from schemas.readings import SYSTEM_COLUMNS
 from tests.support.folders import Source, block, new_folder, refused, rows
+from tests.support.memory.folders import MemoryFoldersStore
 
 UNKNOWN, INVALID = RefusalKind.UNKNOWN, RefusalKind.INVALID
 

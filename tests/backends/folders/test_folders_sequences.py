@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from backends import open_folders_store
 from backends.folders.base import FoldersStore
-from backends.memory.folders import MemoryFoldersStore
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
 from schemas.config import DatabaseConfig
 from schemas.folders.blocks import OPEN
 from schemas.folders.folders import Folder, FolderKind, FolderLayout
 from tests.support.folders import CHANNELS, Report, Row, Source, block, new_folder, reports, rows
 from tests.support.folders_model import TIMES, Model, of_reports
+from tests.support.memory.folders import MemoryFoldersStore
 
 MORE = int(os.environ.get("TRIGGERLOG_SEQUENCES") or 1)
 """So many times as many histories."""

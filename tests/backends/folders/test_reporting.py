@@ -7,13 +7,13 @@ import pytest
 
 from backends.base import BatchRejected, CommitsLost, SchemaMismatch, StoreError, StoreUnavailable
 from backends.folders.reporting import ReportingStore
-from backends.memory.folders import MemoryFoldersStore
-from backends.memory.store import MemoryStore
 from schemas.batch import Batch, Durability, JournalPosition, Stream
 from schemas.folders.folders import Column, FolderKind, FolderLayout, NewFolder
 from schemas.ledger import ledger_dtype
 from schemas.queries import LedgerTail, Totals
 from schemas.readings import Channel, InstrumentGroup
+from tests.support.memory.folders import MemoryFoldersStore
+from tests.support.memory.store import MemoryStore
 from tests.support.reports import CURRENTS, NAN, PATH, Report, expected, in_folder, readings_of, reporting_to_memory
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from backends.base import ReadOnly, ServerView, StoreUnavailable
-from backends.memory.store import MemoryStore
 from backends.mongodb import MongodbStore
 from backends.mongodb.reading.activity import view_of
 from schemas.batch import Layout
@@ -16,6 +15,7 @@ from schemas.config import DatabaseConfig
 from schemas.queries import Aggregate, LedgerTail
 from schemas.readings import InstrumentGroup
 from tests.support.batches import batch_of, by_group, group_of, readings_of
+from tests.support.memory.store import MemoryStore
 
 Make = Callable[..., MongodbStore]
 START_NS, PERIOD_NS = 1_700_000_000_000_000_000, 700_000_000

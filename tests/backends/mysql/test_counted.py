@@ -9,8 +9,6 @@ import pytest
 from backends.base import AnswerTooLarge
 from backends.counting import HOUR_NS
 from backends.folders.reporting import ReportingStore
-from backends.memory.folders import MemoryFoldersStore
-from backends.memory.store import MemoryStore
 from backends.mysql import MysqlStore
 from schemas.batch import Layout
 from schemas.queries import (
@@ -29,6 +27,8 @@ from schemas.queries import (
 )
 from tests.backends.mysql.test_reading import BOTH, GROUP, Make, filled, made
 from tests.support.batches import batch_of, readings_of
+from tests.support.memory.folders import MemoryFoldersStore
+from tests.support.memory.store import MemoryStore
 
 __all__ = ["made"]
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from backends.base import StoreError, StoreUnavailable
-from backends.memory.visits import MemoryVisitStore
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.server.address import address_of, connect
 from backends.mysql.visits import MysqlVisitStore
@@ -22,6 +21,7 @@ from backends.visits.compaction import COMPACTED
 from schemas.config import DatabaseConfig
 from schemas.readings import Array
 from schemas.visits.tables import SOURCE_DTYPE, IndexMode, LastColumns, Table, tables_of
+from tests.support.memory.visits import MemoryVisitStore
 from tests.support.visits import (
     VARIABLES,
     by_id,

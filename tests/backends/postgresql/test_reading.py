@@ -15,7 +15,6 @@ import pytest
 from backends import open_store
 from backends.base import ReadOnly, StoreError, StoreUnavailable
 from backends.columns.partitions import partition_of
-from backends.memory.store import MemoryStore
 from backends.postgresql import PostgresqlStore
 from backends.postgresql.protocol import output
 from backends.postgresql.protocol.sql import compiled
@@ -28,6 +27,7 @@ from schemas.marks import Mark
 from schemas.queries import EXTREMES, Aggregate, LedgerTail, Means, Snapshot
 from schemas.readings import InstrumentGroup
 from tests.support.batches import batch_of, by_group, group_of, readings_of
+from tests.support.memory.store import MemoryStore
 
 Make = Callable[..., PostgresqlStore]
 GROUP = group_of(size=4)

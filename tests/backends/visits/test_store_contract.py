@@ -11,16 +11,15 @@ import pytest
 
 from backends import open_visit_store
 from backends.base import SchemaMismatch
-from backends.memory.visits import MemoryVisitStore, Schema
 from backends.mysql.server.address import address_of, connect
 from backends.visits.base import VisitDone, VisitsLocked, VisitsLost, VisitStore
 from backends.visits.compaction import COMPACTED
-from backends.visits.rows import in_ranges
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array
 from schemas.visits.records import Region
 from schemas.visits.tables import Step
+from tests.support.memory.visits import MemoryVisitStore, Schema, in_ranges
 from tests.support.visits import (
     EVERYWHERE,
     NEW,

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from backends.conditions.base import ConditionsStore
-from backends.memory.conditions import MemoryConditionsStore
 from benchmarks.conditions.scenarios import SCENARIOS, intervals_of, load, random_keys, type_name, valid_at
 from daemon.tools.commands.bench import Scenario
 from schemas.conditions.intervals import END, Key, TagStatus
 from schemas.conditions.rules import ConditionsRefused
+from tests.support.memory.conditions import MemoryConditionsStore
 
 
 def test_the_command_knows_them_all() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from backends.base import StoreUnavailable
 from backends.ending import end_tasks
-from backends.memory.store import MemoryStore
 from daemon.alarms import AlarmKeeper, Marking
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
@@ -22,6 +21,7 @@ from schemas.marks import Mark, MarksWithin
 from schemas.states import AlarmCause
 from tests.page.served import STARTED_NS, snapshot
 from tests.support.batches import by_group, group_of
+from tests.support.memory.store import MemoryStore
 from tests.support.pipelines import eventually
 
 ALL = MarksWithin(start_ns=-(2**63), end_ns=2**63 - 1, most=1000)

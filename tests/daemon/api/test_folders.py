@@ -14,7 +14,6 @@ import pytest
 from backends import open_folders_store
 from backends.base import StoreUnavailable
 from backends.folders.base import FoldersStore
-from backends.memory.folders import MemoryFoldersStore
 from daemon.api.folders import BLOCK_BYTES, COLUMNS_BYTES
 from daemon.folders.opened import OpenedFolders
 from schemas.api.folders import FolderDetails, FolderTree, Inserted, IntervalColumns, SourcePosition
@@ -24,6 +23,7 @@ from schemas.folders.blocks import OPEN
 from schemas.folders.folders import Column, block_dtype
 from schemas.readings import Array
 from tests.daemon.api.test_api import WITH_TOKEN, Served, served
+from tests.support.memory.folders import MemoryFoldersStore
 
 SERVERS = {"postgresql": "postgresql_dsn", "mariadb": "mariadb_dsn"}
 PATH = "/magnets/current"

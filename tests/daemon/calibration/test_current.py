@@ -13,7 +13,6 @@ import pytest
 from backends import open_conditions_store
 from backends.base import StoreUnavailable
 from backends.conditions.base import ConditionsStore
-from backends.memory.conditions import MemoryConditionsStore
 from daemon.calibration.current import CalibratedTooLate, Calibrations
 from daemon.calibration.payloads import NotCalibrated
 from schemas.conditions.calibration import BUTTONS
@@ -22,6 +21,7 @@ from schemas.config import ConditionsConfig, DatabaseConfig, GroupConfig
 from schemas.readings import Array
 from tests.daemon.calibration.test_group import GROUP, readings_at
 from tests.support.calibrations import intervals_of, payload_of, slow_position, written
+from tests.support.memory.conditions import MemoryConditionsStore
 
 SERVERS = {"memory": None, "postgresql": "postgresql_dsn", "mariadb": "mariadb_dsn"}
 CHANNELS = [{"name": button, "dtype": "int32"} for button in BUTTONS]

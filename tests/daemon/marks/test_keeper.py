@@ -14,13 +14,13 @@ import pytest
 
 from backends.base import StoreError, StoreUnavailable
 from backends.ending import end_tasks
-from backends.memory.store import MemoryStore
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside, SystemDisk
 from daemon.marks import MarkKeeper, MarkRefused, MarksNotKept
 from daemon.marks.keeper import OrderFolder
 from schemas.marks import Mark, MarksWithin
 from tests.support.batches import by_group, group_of
+from tests.support.memory.store import MemoryStore
 from tests.support.pipelines import eventually
 
 ALL = MarksWithin(start_ns=-(2**63), end_ns=2**63 - 1, most=100)

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import daemon.pipeline.announced as announced_module
-from backends.memory.store import MemoryStore
 from daemon.pipeline.announced import ANNOUNCED
 from schemas.readings import Array
 from schemas.wire import Ack
 from tests.daemon.pipeline.intake.test_intake import GROUP, Life, killed, living, new_store
 from tests.support.disks import FaultyDisk, faulty
+from tests.support.memory.store import MemoryStore
 from tests.support.pipelines import eventually
 from tests.support.readings import time_of, whole
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from backends.base import StoreUnavailable
-from backends.memory.store import MemoryStore
 from daemon.pipeline.assembly import Origin
 from daemon.pipeline.pipeline import Pipeline
 from daemon.telemetry.status.reporter import NO_RATES, _readings
@@ -16,6 +15,7 @@ from schemas.readings import Array, join
 from schemas.retention import Period, Rule
 from schemas.states import AsideReason
 from tests.daemon.pipeline.test_placing import epoch_7, unaccounted
+from tests.support.memory.store import MemoryStore
 from tests.support.pipelines import eventually, journaling, logging_to_memory
 from tests.support.readings import START_NS, make_block, make_group, whole
 

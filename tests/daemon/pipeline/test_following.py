@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from backends.base import BatchRejected, StoreUnavailable
-from backends.memory.store import MemoryStore
 from daemon.pipeline.log import folder_of
 from daemon.pipeline.log.log import ENDING
 from schemas.batch import Batch, Stream
@@ -16,6 +15,7 @@ from schemas.readings import Array
 from schemas.wire import Ack
 from tests.daemon.pipeline.test_placing import unaccounted
 from tests.support.kills import copy_of
+from tests.support.memory.store import MemoryStore
 from tests.support.pipelines import Logged, eventually, journaling
 from tests.support.readings import make_block, make_group, time_of, whole
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from backends.base import StoreUnavailable
-from backends.memory.store import MemoryStore
 from daemon.pipeline.assembly import Origin
 from schemas.batch import Batch
 from schemas.readings import Array
 from schemas.wire import Ack
+from tests.support.memory.store import MemoryStore
 from tests.support.pipelines import eventually, journaling, letters_written, logging_to_memory
 from tests.support.readings import make_block, make_group, time_of, whole
 

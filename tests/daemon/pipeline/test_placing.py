@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from backends.base import BatchRejected, StoreUnavailable
-from backends.memory.store import MemoryStore
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.assembly import Assembly, Origin, Runs
 from daemon.pipeline.pipeline import Pipeline
@@ -18,6 +17,7 @@ from schemas.ledger import ledger_dtype, missing_instruments
 from schemas.queries import SkippedTriggers
 from schemas.readings import Array, join
 from schemas.states import AsideReason
+from tests.support.memory.store import MemoryStore
 from tests.support.pipelines import eventually, journaling, logging_to_memory
 from tests.support.readings import START_NS, make_block, make_group, time_of, whole
 

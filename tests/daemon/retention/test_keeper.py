@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from backends.base import Store, StoreBusy, StoreError, StoreUnavailable
-from backends.memory.store import MemoryStore
 from backends.postgresql import PostgresqlStore
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
@@ -23,6 +22,7 @@ from schemas.queries import Totals
 from schemas.readings import Array
 from schemas.retention import Dropped, Period, Rule
 from tests.support.batches import batch_of, by_group, group_of, readings_of
+from tests.support.memory.store import MemoryStore
 from tests.support.pipelines import eventually, logging_to_memory
 from tests.support.readings import START_NS as READINGS_NS
 from tests.support.readings import make_block, make_group

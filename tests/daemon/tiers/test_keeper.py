@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from backends.base import PlaceRefused, StoreUnavailable
-from backends.memory.store import MemoryStore
 from backends.postgresql import PostgresqlStore
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
@@ -26,6 +25,7 @@ from schemas.retention import Period, Rule
 from tests.backends.postgresql.test_moving import SLOW, database, slow
 from tests.daemon.retention.test_keeper import GivenClock
 from tests.support.batches import batch_of, by_group, group_of, readings_of
+from tests.support.memory.store import MemoryStore
 from tests.support.pipelines import eventually
 
 __all__ = ["database", "slow"]

@@ -4,7 +4,6 @@ import time
 
 import pytest
 
-from backends.memory.conditions import MemoryConditionsStore
 from dashboard.feed.client import Daemon
 from dashboard.feed.conditions import ConditionsServer, reached_at
 from dashboard.feed.hub import Hub
@@ -12,6 +11,7 @@ from dashboard.tabs.conditions import asked
 from schemas.conditions.intervals import TagStatus
 from tests.page.served import snapshot
 from tests.support.conditions_server import TOKEN, fill, served
+from tests.support.memory.conditions import MemoryConditionsStore
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from backends.base import StoreUnavailable
-from backends.memory.conditions import MemoryConditionsStore
 from daemon.conditions import reads
 from daemon.conditions.clients import AGENT_LETTERS, Use, Uses
 from daemon.conditions.reads import Freshness, Reads, Writes
@@ -19,6 +18,7 @@ from schemas.conditions.intervals import END, Key, ListContent, NewInterval, Tag
 from tests.support.conditions import bpm
 from tests.support.conditions_server import Served, fill, flat_rows, served, some_intervals
 from tests.support.listening import eventually
+from tests.support.memory.conditions import MemoryConditionsStore
 
 AWAY = StoreUnavailable("it is switched off")
 

@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from backends.memory.conditions import MemoryConditionsStore
 from daemon.conditions.requests import nested
 from schemas.conditions.intervals import LARGEST
 from tests.support.conditions_server import PREFIX, TOKEN, Served, fill, served
 from tests.support.listening import eventually
+from tests.support.memory.conditions import MemoryConditionsStore
 
 Part = Callable[[Served], Awaitable[None]]
 """A test of the contract, which other stores have to pass, too."""

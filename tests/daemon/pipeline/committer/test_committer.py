@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from backends.base import BatchRejected, StoreUnavailable
-from backends.memory.store import MemoryStore
 from daemon.pipeline.assembly import Origin
 from daemon.pipeline.committer import FOLLOWS
 from daemon.pipeline.dead_letters import DeadLetters
@@ -17,6 +16,7 @@ from schemas.queries import Query, TriggersReadings
 from schemas.readings import Array
 from schemas.states import AsideReason
 from tests.support.disks import REAL
+from tests.support.memory.store import MemoryStore
 from tests.support.pipelines import Logger, eventually, journaling, letters_written, logging_to_memory
 from tests.support.readings import make_block, make_group, time_of, whole
 

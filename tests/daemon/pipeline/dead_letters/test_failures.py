@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from backends.base import BatchRejected
-from backends.memory.store import MemoryStore
 from daemon.pipeline.closed_blocks import ASIDE, aside_parts, split
 from daemon.pipeline.dead_letters import DeadLetters, Reason, Retrying
 from daemon.pipeline.files import Amount
@@ -25,6 +24,7 @@ from tests.daemon.pipeline.dead_letters.test_folder import (
 )
 from tests.support.batches import group_of
 from tests.support.disks import REAL, FaultyDisk, faulty
+from tests.support.memory.store import MemoryStore
 
 BAD = OSError(5, "input/output error")
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from backends.base import StoreUnavailable
-from backends.memory.store import MemoryStore
 from daemon.core.configuration import load_config
 from daemon.core.monitoring.events import Events
 from daemon.core.outcome import CommandFailed
@@ -30,6 +29,7 @@ from tests.daemon.pipeline.recovery.test_put_back import (
     triggers_in,
 )
 from tests.support.disks import REAL, FaultyDisk, faulty
+from tests.support.memory.store import MemoryStore
 from tests.support.one_group import write_one_group
 from tests.support.pipelines import configured, eventually, journaling
 from tests.support.readings import whole

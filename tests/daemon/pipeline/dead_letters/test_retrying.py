@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from backends.base import OtherJournal, StoreUnavailable
-from backends.memory.store import MemoryStore
 from daemon.pipeline.closed_blocks import merge, nothing_of
 from daemon.pipeline.dead_letters import DeadLetters, Outcome, Retrying
 from schemas.batch import Batch, ClosedBlock, Durability, JournalPosition, Stream
@@ -15,6 +14,7 @@ from schemas.ledger import unpack_missing
 from tests.daemon.pipeline.dead_letters.test_folder import GROUP, block_of, kept, late_of, opened
 from tests.daemon.pipeline.recovery.test_put_back import Refusing
 from tests.support.batches import by_group
+from tests.support.memory.store import MemoryStore
 
 BLOCK = block_of(3, 1, missing=3)
 TRIGGER = {(3, instrument) for instrument in range(3, GROUP.size)}

@@ -11,7 +11,6 @@ import pytest
 
 import daemon.pipeline.assembly.sessions as assembled_sessions
 import daemon.pipeline.intake.intake as intake_module
-from backends.memory.store import MemoryStore
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.pipeline.announced import AnnouncedRuns
@@ -32,6 +31,7 @@ from schemas.readings import join as joined_blocks
 from schemas.wire import Ack, ProtocolError
 from tests.support.disks import REAL, FaultyDisk, faulty
 from tests.support.kills import copy_of
+from tests.support.memory.store import MemoryStore
 from tests.support.pipelines import FOREVER, eventually, journaling
 from tests.support.readings import make_block, make_group, whole
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from backends.base import StoreUnavailable
-from backends.memory.store import MemoryStore
 from schemas.readings import Array
 from schemas.wire import Ack
 from tests.support.kills import copy_of
+from tests.support.memory.store import MemoryStore
 from tests.support.pipelines import Logged, eventually, journaling
 from tests.support.readings import make_group, whole
 

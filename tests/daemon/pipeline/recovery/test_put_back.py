@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from backends.base import BatchRejected
-from backends.memory.store import MemoryStore
 from daemon.core.monitoring.events import Events
 from daemon.pipeline.files.acknowledged import read_acknowledged
 from daemon.pipeline.intake import open_intake
@@ -17,6 +16,7 @@ from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import ask_store, recover_group
 from schemas.batch import Batch, Stream
 from tests.support.disks import REAL
+from tests.support.memory.store import MemoryStore
 from tests.support.pipelines import configured, eventually, journaling
 from tests.support.readings import make_group, whole
 

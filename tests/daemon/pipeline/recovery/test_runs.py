@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 
 from backends.base import BatchRejected, StoreUnavailable
-from backends.memory.store import MemoryStore
 from daemon.pipeline.durable_state import DurableState
 from daemon.pipeline.pipeline import Pipeline
 from daemon.pipeline.recovery import Recalled, RecoveredGroup, runs_of
 from schemas.batch import Batch, JournalPosition
 from schemas.queries import LedgerTail, WindowReadings
 from schemas.readings import Array, InstrumentGroup
+from tests.support.memory.store import MemoryStore
 from tests.support.pipelines import FOREVER, eventually, journaling, journaling_each
 from tests.support.readings import history_of, make_block, make_group, whole
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from backends.base import StoreUnavailable
-from backends.memory.store import MemoryStore
 from daemon.core.outcome import CommandFailed
 from daemon.pipeline.log import folder_of
 from daemon.pipeline.log.log import ENDING
 from tests.support.kills import copy_of
+from tests.support.memory.store import MemoryStore
 from tests.support.pipelines import eventually, journaling
 from tests.support.readings import make_block, make_group, whole
 

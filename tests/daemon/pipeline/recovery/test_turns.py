@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from backends.base import StoreUnavailable
-from backends.memory.store import MemoryStore
 from daemon.pipeline.assembly import Origin
 from tests.support.kills import copy_of
+from tests.support.memory.store import MemoryStore
 from tests.support.pipelines import Logged, eventually, journaling
 from tests.support.readings import make_group, whole
 

@@ -13,7 +13,6 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from backends.memory.store import MemoryStore
 from daemon.client.api.asking import DaemonBusy, ask_daemon
 from daemon.client.api.reach import Reach
 from daemon.core.configuration import load_config
@@ -29,6 +28,7 @@ from schemas.readings import InstrumentGroup
 from schemas.states import AsideReason
 from tests.support.batches import batch_of, readings_of
 from tests.support.disks import REAL
+from tests.support.memory.store import MemoryStore
 from tests.support.one_group import group_in, write_one_group
 from tests.support.processes import free_port, here
 

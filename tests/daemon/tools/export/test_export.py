@@ -18,7 +18,6 @@ import pytest
 
 from backends import open_store
 from backends.base import AnswerTooLarge
-from backends.memory.store import MemoryStore
 from daemon.core.moments import duration_ns, moment, rfc3339
 from daemon.core.outcome import CommandFailed
 from daemon.tools.export.command import export
@@ -28,6 +27,7 @@ from schemas.config import DatabaseConfig
 from schemas.queries import answer_dtype
 from schemas.readings import Array, Channel, InstrumentGroup
 from tests.support.batches import answers, batch_of, readings_of
+from tests.support.memory.store import MemoryStore
 from tests.support.processes import running, triggerlog, until
 
 ORDER = ("run", "trigger", "instrument")

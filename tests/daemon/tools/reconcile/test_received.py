@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.memory.store import MemoryStore
 from daemon.client.api.reach import Reach
 from daemon.core.configuration import LoadedConfig, load_config
 from daemon.core.outcome import CommandFailed
@@ -22,6 +21,7 @@ from schemas.batch import JournalPosition, Stream
 from schemas.sessions import SESSION
 from tests.page.served import snapshot
 from tests.support.disks import REAL
+from tests.support.memory.store import MemoryStore
 from tests.support.one_group import write_one_group
 from tests.support.processes import free_port
 

@@ -11,13 +11,13 @@ import pytest
 
 from backends import open_store
 from backends.base import ReadOnly, Store, StoreUnavailable
-from backends.memory.store import MemoryStore
 from daemon.workloads.readers.questions import Questions
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig, Workload
 from schemas.queries import LedgerEnds, Query, TriggersReadings, WindowReadings
 from schemas.readings import Array
 from tests.support.batches import batch_of, by_group, group_of, readings_of
+from tests.support.memory.store import MemoryStore
 
 GROUP = group_of(size=5, dtypes=("float64", "int16"))
 TRIGGERS = np.arange(100, 140)

@@ -12,13 +12,13 @@ import pytest
 
 from backends import open_visit_store
 from backends.base import ReadOnly, StoreUnavailable
-from backends.memory.visits import MemoryVisitStore, Schema
 from backends.mysql.server.address import address_of, connect
 from backends.visits.base import VisitStore
 from daemon.workloads.readers.visit_questions import VisitQuestions
 from schemas.config import DatabaseConfig, VisitsConfig, Workload
 from schemas.readings import Array
 from schemas.visits.records import History, Region
+from tests.support.memory.visits import MemoryVisitStore, Schema
 from tests.support.visit_runs import run_here, small
 
 DSNS = ["postgresql_dsn", "mariadb_dsn", "mongodb_dsn"]

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from backends.base import StoreError
-from backends.memory.visits import MemoryVisitStore, Schema
 from daemon.workloads.frame.messages import Message
 from daemon.workloads.visits.messages import Visited, Waiting
 from daemon.workloads.visits.visit_loop import VisitLoop
@@ -17,6 +16,7 @@ from schemas.config.visits import Cadence
 from schemas.readings import Array
 from schemas.visits.records import Seconds, TileWrite, VisitRecord
 from schemas.visits.survey import DAY_NS, FIRST_NEW_ID
+from tests.support.memory.visits import MemoryVisitStore, Schema
 from tests.support.visit_runs import assert_same, assert_whole, run_here, small, spec_here, tables_in, undisturbed
 
 

@@ -15,7 +15,6 @@ from backends.visits.rows import (
     STEP_TABLES,
     as_table,
     in_key_order,
-    in_ranges,
     newest_of_each,
     of_ids,
     tables_by_name,
@@ -197,3 +196,11 @@ class MemoryVisitStore:
         rows = of_ids(rows, history.ids)
         within = (rows["ccdVisitId"] >= history.since_visit) & (rows["ccdVisitId"] < history.before_visit)
         return np.asarray(rows[within])
+
+
+def in_ranges(pixel_ids: Array, ranges: Array) -> Array:
+    """Say which HTM indexes (int64, shape (n,)) lie in ranges as `Region.ranges` has them; bool, shape (n,)."""
+    if not len(ranges):
+        return np.zeros(len(pixel_ids), bool)
+    places = np.searchsorted(ranges[:, 0], pixel_ids, side="right") - 1
+    return np.asarray((places >= 0) & (pixel_ids < ranges[np.maximum(places, 0), 1]))
