@@ -21,7 +21,7 @@ from schemas.config import DatabaseConfig
 from schemas.readings import InstrumentGroup
 
 if TYPE_CHECKING:
-    from backends.conditions.base import ConditionsStore
+    from backends.conditions import ConditionsStore
     from backends.folders.base import FoldersStore
     from backends.visits.base import VisitStore
     from schemas.config.visits import VisitsConfig

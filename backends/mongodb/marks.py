@@ -10,7 +10,7 @@ from uuid import UUID
 
 from bson import Int64
 
-from backends.diagnosis.marks import stored_mark
+from backends.diagnosis import stored_mark
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
 from backends.mongodb.server.facts import Database
 from schemas.marks import Mark, MarksWithin

@@ -16,7 +16,7 @@ from typing import Any
 from bson import Int64
 
 from backends.base import StoreError
-from backends.diagnosis.retention import no_such, see_clocks
+from backends.diagnosis import no_such, see_clocks
 from backends.mongodb.protocol.triggers import ids_of
 from backends.mongodb.reading import documents
 from backends.mongodb.reading.counting import count, skipped

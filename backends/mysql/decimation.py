@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from backends.base import Pace, StoreBusy
-from backends.decimation.figures import together
+from backends.decimation import together
 from backends.mysql.protocol.bulk import Insert, Inserter
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import lay_reduced, parse_arrays, read_arrays, read_reduced, read_rows

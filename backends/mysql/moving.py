@@ -27,7 +27,7 @@ from pymysql.err import MySQLError
 
 from backends.base import Move, Pace, StoreBusy, StoreError, StoreUnavailable
 from backends.columns.stored import STORED_DTYPES
-from backends.diagnosis.retention import no_such
+from backends.diagnosis import no_such
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import ROLLBACK, literal, quoted
 from backends.mysql.retention import dropping_lock, tables_there

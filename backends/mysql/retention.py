@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from pymysql.err import MySQLError
 
 from backends.base import StoreBusy
-from backends.diagnosis.retention import no_such
+from backends.diagnosis import no_such
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import compiled, literal, quoted
 from backends.mysql.schema.partitions import (

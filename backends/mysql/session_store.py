@@ -16,9 +16,8 @@ from backends.mysql.server.address import address_of, connect
 from backends.mysql.server.facts import product_of
 from backends.mysql.server.locks import release, take
 from backends.mysql.session import MysqlSession, session_driver
-from backends.sql.checking import check_columns
 from backends.sql.connection import LockNotGranted
-from backends.sql.session_store import SqlSessionStore
+from backends.sql.session import SqlSessionStore, check_columns
 from schemas.conditions.rules import ConditionsRefused
 from schemas.config import DatabaseConfig
 

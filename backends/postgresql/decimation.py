@@ -5,8 +5,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from backends.base import Pace, StoreError
-from backends.decimation.figures import together
-from backends.diagnosis.retention import no_such
+from backends.decimation import together
+from backends.diagnosis import no_such
 from backends.postgresql.moving import PostgresqlMoving, see_size
 from backends.postgresql.protocol.connection import Connection, report_counts
 from backends.postgresql.protocol.copy import data_format, decode_reduced, encode_reduced, readings_of_rows

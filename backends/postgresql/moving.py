@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from backends.base import Move, Pace, StoreBusy, StoreError
-from backends.diagnosis.retention import no_such
+from backends.diagnosis import no_such
 from backends.postgresql.protocol.connection import Connection, report_counts
 from backends.postgresql.protocol.sql import LEAF, attach, lie_in, literal, quoted
 from backends.postgresql.server.driver import DRIVER

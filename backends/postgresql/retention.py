@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from backends.base import StoreError
-from backends.diagnosis.retention import no_such
+from backends.diagnosis import no_such
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import compiled, literal, quoted
 from backends.sql.accounting import Accounting

@@ -22,8 +22,7 @@ from backends.postgresql.server.connecting import connect, milliseconds, see_no_
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.postgresql.server.errors import translated
 from backends.postgresql.session import PostgresqlSession, session_driver
-from backends.sql.checking import check_columns
-from backends.sql.session_store import SqlSessionStore
+from backends.sql.session import SqlSessionStore, check_columns
 from schemas.config import DatabaseConfig
 
 COLUMNS = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = $1"

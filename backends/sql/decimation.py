@@ -4,25 +4,28 @@ A step is one transaction: it takes rows out, puts the figures of their buckets 
 adds to the account how many rows and readings that were. What a statement takes out is what it reads: a row that comes
 meanwhile is left, and found by the next pass. A pass goes through all rows that a period has. No step needs to know
 which came before it, so that whoever comes after a kill begins with the first.
+
+Which periods that were reduced got readings since is known as far as one store knows, of what it wrote itself.
 """
 
 import asyncio
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 
-from backends.base import Pace, StoreError
+from backends.base import Pace, StoreError, StoreUnavailable
 from backends.columns.filling import revised_with_late
-from backends.decimation.figures import figures_of
-from backends.decimation.windows import merged
-from backends.diagnosis.retention import dropped_meanwhile
+from backends.decimation import figures_of
+from backends.diagnosis import dropped_meanwhile
 from backends.sql.accounting import RULES, Accounting, by_period, period_of, select_decimated, stored_of
 from backends.sql.connection import C
 from backends.sql.tables import shared_tables
-from schemas.batch import Batch
+from schemas.batch import Batch, Layout
 from schemas.decimation import Bucket, Decimated, Every, How, how_of
 from schemas.readings import Array
 from schemas.retention import Period, Span, are_within
@@ -207,3 +210,81 @@ def _by_buckets(figures: Array) -> Iterator[Array]:
     """Figures, some buckets at once; in order of time."""
     starts = np.unique(figures["time_ns"])[::BUCKETS_AT_ONCE]
     yield from np.split(figures, np.searchsorted(figures["time_ns"], starts)[1:]) if len(figures) else []
+
+
+def merged(spans: Iterable[tuple[int, int]]) -> list[Span]:
+    """Spans in order of their begin, (start_ns, end_ns) each, without those that touch: these are one."""
+    found: list[Span] = []
+    for start_ns, end_ns in spans:
+        if found and start_ns <= found[-1].end_ns:
+            found[-1] = replace(found[-1], end_ns=max(found[-1].end_ns, end_ns))
+        else:
+            found.append(Span(start_ns=start_ns, end_ns=end_ns))
+    return found
+
+
+class LateForReduced:
+    """Which periods that were reduced a store has put readings into since."""
+
+    def __init__(self) -> None:
+        self._periods: dict[str, list[Period]] = {}
+        self._under_way: list[Period] = []
+        self._late: dict[str, set[str]] = {}
+
+    def know(self, account: Iterable[Decimated]) -> None:
+        """These are the periods, and those that are being reduced, whose account may not be there yet."""
+        self._periods = {}
+        for period in {*(each.period for each in account), *self._under_way}:
+            self._periods.setdefault(period.group, []).append(period)
+
+    @contextmanager
+    def committed(self, batch: Batch, layout: Layout) -> Iterator[None]:
+        """A batch is committed; where the database does not say so it may be there, and never be sent again."""
+        try:
+            yield
+        except StoreUnavailable:
+            self._note(batch, layout)
+            raise
+        self._note(batch, layout)
+
+    @contextmanager
+    def taken(self, period: Period) -> Iterator[None]:
+        """A period is reduced: what comes from now on is late. Where that fails, what came before still is."""
+        late = self._late.setdefault(period.group, set())
+        late.discard(period.name)
+        known = self._periods.setdefault(period.group, [])
+        if period not in known:
+            known.append(period)
+        self._under_way.append(period)
+        try:
+            yield
+        except BaseException:
+            late.add(period.name)
+            raise
+        finally:
+            self._under_way.remove(period)
+
+    def of(self, group: str) -> frozenset[str]:
+        """Names of the periods."""
+        return frozenset(self._late.get(group, ()))
+
+    def _note(self, batch: Batch, layout: Layout) -> None:
+        periods = self._periods.get(batch.group.name)
+        if not periods:
+            return
+        times = _times_of(batch, layout)
+        if not times.size or times.min() >= max(period.end_ns for period in periods):
+            return
+        late = self._late.setdefault(batch.group.name, set())
+        late |= {
+            each.name for each in periods if are_within([Span(start_ns=each.start_ns, end_ns=each.end_ns)], times).any()
+        }
+
+
+def _times_of(batch: Batch, layout: Layout) -> Array:
+    """Where the rows of a batch lie."""
+    if layout is Layout.ARRAYS:
+        times = [batch.ledger["time_ns"], batch.revised["time_ns"][batch.late_of]]
+    else:
+        times = [batch.readings["time_ns"][batch.present], batch.late["time_ns"]]
+    return np.concatenate(times)

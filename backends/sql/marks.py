@@ -10,7 +10,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from backends.diagnosis.marks import stored_mark
+from backends.diagnosis import stored_mark
 from backends.sql.tables import shared_tables
 from schemas.marks import Mark, MarksWithin
 

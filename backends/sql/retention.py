@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from backends.diagnosis.retention import see_clocks
+from backends.diagnosis import see_clocks
 from backends.sql.accounting import (
     RULES,
     Accounting,

@@ -12,11 +12,10 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from backends.base import GroupLocked, Move, Pace, Partition, ReadOnly, SchemaMismatch, ServerView, StoreError
-from backends.decimation.late import LateForReduced
 from backends.questions import Questions
 from backends.sql.accounting import select_decimated
 from backends.sql.connection import DEAD_S, C, Driver
-from backends.sql.decimation import Reducing, decimated_of
+from backends.sql.decimation import LateForReduced, Reducing, decimated_of
 from backends.sql.marks import MarkStatements, mark_of
 from backends.sql.moving import Moving
 from backends.sql.retention import Dropping, dropped_of, select_dropped

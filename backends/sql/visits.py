@@ -8,7 +8,7 @@ from functools import partial
 from backends.base import StoreError, StoreUnavailable
 from backends.sql.connection import DEAD_S, C, Driver, LockNotGranted, OwnedConnection
 from backends.visits.base import StatementTooLong, VisitsLocked
-from backends.visits.watch import Limits, is_away, watched
+from backends.visits.store import Limits, is_away, watched
 
 HOLD_TIMEOUT_S = 5.0
 """A server may need a moment to notice that the run before us was killed."""

@@ -17,7 +17,7 @@ import psycopg
 from psycopg import sql
 
 from backends import open_conditions_store
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from benchmarks.conditions.asking import MAJORS, MINORS, ask
 from benchmarks.conditions.scenarios import SCENARIOS, Scenario, intervals_of, load, random_keys
 from benchmarks.conditions.serving import Serving, serving

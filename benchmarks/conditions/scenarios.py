@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from benchmarks.conditions.asking import MAJORS, MINORS
 from schemas.conditions.intervals import END, KEY_DTYPE, Intervals, Key, TagStatus
 from schemas.readings import Array

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from backends.base import StoreError
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from daemon.calibration.payloads import NotCalibrated, payload_files
 from daemon.calibration.tables import PayloadTables
 from schemas.checking.problems import listed

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from backends import open_conditions_store
 from backends.base import ConfigurationRefused, StoreBusy, StoreError, StoreUnavailable
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from backends.ending import end_tasks
 from daemon.conditions.messages import REPORT_EVERY_S, Report, ServerSpec, Told
 from daemon.conditions.reads import Reads, Writes

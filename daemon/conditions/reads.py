@@ -12,7 +12,7 @@ from hashlib import blake2b
 import orjson
 
 from backends.base import StoreError, StoreUnavailable
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from backends.ending import end_tasks
 from daemon.conditions.content import BODIES_SHARE, Bodies, Body, KeptTags, TagContent, TooLarge, load
 from daemon.conditions.contract import as_objects, flat_row, tag_row

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.files import Folder, NotPlain, replace_file, sync_tree, whole_file, whole_folder
-from backends.folder_lock import FolderLock
+from backends.files import Folder, FolderLock, NotPlain, replace_file, sync_tree, whole_file, whole_folder
 from backends.throwaway.mariadb import ThrowawayMariadb
 from daemon.core.process.children import Child
 from tests.support.servers import installed, server_folder

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from backends.folder_lock import FolderInUse, FolderLock
+from backends.files import FolderInUse, FolderLock
 
 HOLD = (
-    "import sys; from pathlib import Path; from backends.folder_lock import FolderLock; "
+    "import sys; from pathlib import Path; from backends.files import FolderLock; "
     "lock = FolderLock(Path(sys.argv[1]), shared=sys.argv[2] == 'shared'); print('held', flush=True); sys.stdin.read()"
 )
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from backends.base import BatchRejected, Decimating, PeriodTouched, StoreBusy, StoreError, StoreUnavailable, Tiered
-from backends.decimation.figures import figures_of
+from backends.decimation import figures_of
 from backends.ending import end_tasks
 from schemas.batch import Batch, JournalPosition, Layout
 from schemas.decimation import Bucket, Every, How, figures_bytes, reduced_dtype

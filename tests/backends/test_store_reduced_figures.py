@@ -35,7 +35,7 @@ __all__ = ["Make", "filled", "kind", "make", "opened", "rng", "small_steps"]
 @pytest.fixture(autouse=True)
 def parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was reduced of a day is read in two parts, with two seconds of the readings in the first."""
-    monkeypatch.setattr("backends.sql.across.ROWS", (DAY_NS // 2 // BUCKET.ns + 2) * GROUP.size)
+    monkeypatch.setattr("backends.sql.reading.ROWS", (DAY_NS // 2 // BUCKET.ns + 2) * GROUP.size)
 
 
 def all_readings(filled: Filled, *runs: int) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from backends.base import StoreError, Tiered
-from backends.decimation.figures import figures_of, together
+from backends.decimation import figures_of, together
 from backends.throwaway.base import ThrowawayServer
 from schemas.queries import Totals, WindowReadings
 from schemas.readings import Array

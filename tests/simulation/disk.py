@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from backends.folder_lock import FolderInUse
+from backends.files import FolderInUse
 from tests.simulation.loop import Life
 
 SECTOR = 512

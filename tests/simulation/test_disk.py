@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.folder_lock import FolderInUse
+from backends.files import FolderInUse
 from daemon.pipeline.files.acknowledged import Acknowledged, read_acknowledged
 from schemas.batch import JournalPosition
 from tests.simulation.disk import SECTOR, Drive, Fault, SimulatedDisk

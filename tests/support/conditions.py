@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from schemas.conditions.intervals import (
     END,
     Interval,

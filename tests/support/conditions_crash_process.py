@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from backends import open_conditions_store
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from backends.kinds import KINDS
 from schemas.conditions.intervals import TagStatus
 from schemas.config import DatabaseConfig

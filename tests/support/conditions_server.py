@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import httpx
 import numpy as np
 
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from daemon.conditions.contract import flat_row
 from daemon.conditions.process import LIMITS
 from daemon.conditions.reads import Reads

@@ -14,7 +14,7 @@ import pymongo
 from pymongo.errors import OperationFailure
 
 from backends.base import SchemaMismatch, StoreError
-from backends.diagnosis.schema import Stored, difference, gone, mismatch_of
+from backends.diagnosis import Stored, difference, gone, mismatch_of
 from backends.mongodb.protocol.triggers import LAYOUT, slice_of
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer, translated
 from backends.mongodb.server.facts import Database, Server

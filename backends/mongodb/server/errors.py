@@ -14,8 +14,8 @@ from pymongo.errors import (
     ServerSelectionTimeoutError,
 )
 
+from backends import diagnosis
 from backends.base import BatchRejected, ConfigurationRefused, StoreError, StoreUnavailable
-from backends.diagnosis import refusals
 
 # https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml
 DUPLICATE_KEY = 11000
@@ -32,7 +32,7 @@ PASSING_LABELS = frozenset({"RetryableWriteError", "RetryableError", "TransientT
 LOGIN_CODES = frozenset({18, 11, 334, 8000})  # authentication, user not found, mechanism, hosted service's own
 LACKING_CODES = frozenset({13, 26})
 """No right; no such collection."""
-VALUES = rf"(?<= dup key: ).*|{refusals.NUMBER}"
+VALUES = rf"(?<= dup key: ).*|{diagnosis.NUMBER}"
 """What of a message is a value of a document."""
 
 
@@ -46,7 +46,7 @@ def translated(target: str, *, rejects: type[StoreError] = StoreError) -> Iterat
     except OperationFailure as error:
         code = None if any(map(error.has_error_label, PASSING_LABELS)) else error.code
         if code is None:
-            raise refusals.passing(target, one_line(error), error.code) from error
+            raise diagnosis.passing(target, one_line(error), error.code) from error
         raise of_code(code, one_line(error), target, rejects, error.details) from error
     except ConfigurationError as error:
         raise ConfigurationRefused(f"{target} cannot be used: {one_line(error)}") from error
@@ -68,7 +68,7 @@ def translated(target: str, *, rejects: type[StoreError] = StoreError) -> Iterat
 
 def taken_too_long(target: str, give_up_s: float) -> AbstractContextManager[None]:
     """Say so where a question is given up for its time, here or by the server."""
-    return refusals.taken_too_long(target, give_up_s, lambda error: isinstance(error, PyMongoError) and error.timeout)
+    return diagnosis.taken_too_long(target, give_up_s, lambda error: isinstance(error, PyMongoError) and error.timeout)
 
 
 def of_code(
@@ -80,10 +80,10 @@ def of_code(
 ) -> StoreError:
     """The error for a code that a server answered with. answer: of which the code is, for what it says of a row."""
     if code not in ROW_FAULTS:
-        return refusals.passing(target, message, code, is_lacking=code in LACKING_CODES)
+        return diagnosis.passing(target, message, code, is_lacking=code in LACKING_CODES)
     if rejects is BatchRejected:
         said = str((answer or {}).get("errInfo", {}).get("details", ""))
-        return refusals.rejected(target, message, code, detail=said, values=VALUES)
+        return diagnosis.rejected(target, message, code, detail=said, values=VALUES)
     return rejects(f"{target} refuses: {message} ({code})")
 
 
@@ -98,7 +98,7 @@ def check_answer(answer: Mapping[str, Any], target: str, *, but: int | None = No
     passes = not PASSING_LABELS.isdisjoint(answer.get("errorLabels", []))
     for error in failed:
         if passes:
-            raise refusals.passing(target, _short(str(error.get("errmsg", ""))), error["code"])
+            raise diagnosis.passing(target, _short(str(error.get("errmsg", ""))), error["code"])
         if error["code"] != but:
             raise of_code(error["code"], _short(str(error.get("errmsg", ""))), target, BatchRejected, error)
     unmet = answer.get("writeConcernError")
@@ -125,7 +125,7 @@ def check_index(answer: Mapping[str, Any], target: str, name: str) -> None:
 
 def login_refused() -> AbstractContextManager[None]:
     """Where the server turned the login away, say so with the fix."""
-    return refusals.login_refused("tlsCAFile", _login_fix)
+    return diagnosis.login_refused("tlsCAFile", _login_fix)
 
 
 def _login_fix(cause: BaseException | None) -> str | None:

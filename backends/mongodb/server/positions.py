@@ -26,7 +26,7 @@ from pymongo import DESCENDING
 
 from backends.base import GroupLocked, StoreError, StoreUnavailable
 from backends.columns.stored import POSITION
-from backends.diagnosis.schema import gone
+from backends.diagnosis import gone
 from backends.ending import end_tasks
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer, translated
 from backends.mongodb.server.facts import Database

@@ -21,9 +21,7 @@ from backends.mongodb.visits.packs import PackTables
 from backends.mongodb.visits.rows import RowTables
 from backends.mongodb.visits.session import Document, Session
 from backends.visits.base import StatementTooLong, VisitDone, VisitsLost, see_nothing_lost
-from backends.visits.settings import check_settings, settings_of
-from backends.visits.store import SessionVisitStore
-from backends.visits.watch import Limits, watched
+from backends.visits.store import Limits, SessionVisitStore, check_settings, settings_of, watched
 from schemas.api.visits import TableSize
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig

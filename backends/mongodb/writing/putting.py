@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backends.base import BatchRejected, StoreUnavailable
-from backends.diagnosis.refusals import shortened
-from backends.diagnosis.retention import dropped_meanwhile
+from backends.diagnosis import dropped_meanwhile, shortened
 from backends.mongodb.protocol.documents import NotOurDocuments, Raw
 from backends.mongodb.protocol.triggers import (
     ID,

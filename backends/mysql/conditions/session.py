@@ -8,8 +8,7 @@ from backends.mysql.conditions.rows import selected_points
 from backends.mysql.conditions.valid import valid_at
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.session import MysqlSession
-from backends.sql.conditions.session import ConditionsSession, Points
-from backends.sql.conditions.tables import ConditionsTables
+from backends.sql.conditions.session import ConditionsSession, ConditionsTables, Points
 from backends.sql.session import READ, Rows
 from schemas.conditions.intervals import END, Key
 

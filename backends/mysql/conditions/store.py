@@ -9,8 +9,8 @@ from backends.mysql.conditions.session import IDS, MysqlConditionsSession
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import quoted
 from backends.mysql.session_store import MysqlSessionStore
+from backends.sql.conditions.session import conditions_tables
 from backends.sql.conditions.store import SqlConditionsStore
-from backends.sql.conditions.tables import conditions_tables
 from schemas.config import DatabaseConfig
 
 

@@ -9,8 +9,7 @@ for all lists at once: whether a list has a breakpoint with the same major, and 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backends.sql.conditions.session import ConditionsSession
-from backends.sql.conditions.tables import POINT, TAG_REVISION
+from backends.sql.conditions.session import POINT, TAG_REVISION, ConditionsSession
 from backends.sql.session import Rows
 from schemas.conditions.intervals import Key
 

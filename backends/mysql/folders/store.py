@@ -13,7 +13,7 @@ from backends.mysql.session_store import MysqlSessionStore
 from backends.sql.folders.inserting import KnownChannels
 from backends.sql.folders.store import SqlFoldersStore
 from backends.sql.folders.tables import folders_tables
-from backends.sql.session_store import in_transaction
+from backends.sql.session import in_transaction
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
 from schemas.config import DatabaseConfig
 from schemas.folders.folders import FolderLayout, NewFolder

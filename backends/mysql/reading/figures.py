@@ -14,15 +14,14 @@ import numpy as np
 from backends.columns.filling import Columns
 from backends.columns.reductions import means_of, reducer_of, sums_dtype
 from backends.columns.stored import slack
-from backends.decimation.across import Stretch
-from backends.decimation.answers import figures_across, means_across
+from backends.decimation import Stretch, figures_across, means_across
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import EXACT, Field, ResultFormat, floats_dtype, read_arrays, read_rows
 from backends.mysql.protocol.sql import compiled, quoted
 from backends.mysql.reading.reduced import reduced
 from backends.sql.accounting import select_decimated
-from backends.sql.across import figures_of_stretch
 from backends.sql.decimation import decimated_of
+from backends.sql.reading import figures_of_stretch
 from backends.sql.tables import GroupTables
 from schemas.batch import Layout
 from schemas.queries import Aggregate, Figures, Means, Reduction, aggregate_dtype

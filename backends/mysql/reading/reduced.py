@@ -1,6 +1,6 @@
 """Figures of what was reduced."""
 
-from backends.decimation.figures import together
+from backends.decimation import together
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import read_reduced
 from backends.mysql.protocol.sql import quoted

@@ -12,7 +12,7 @@ import numpy as np
 
 from backends.base import SchemaMismatch, StoreError, StoreUnavailable
 from backends.columns.partitions import PartitionUnit, partitions_of
-from backends.diagnosis.schema import Stored, check_positions, difference, gone, mismatch_of, not_ours
+from backends.diagnosis import Stored, check_positions, difference, gone, mismatch_of, not_ours
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import literal, quoted
 from backends.mysql.schema.partitions import initial, partition_by

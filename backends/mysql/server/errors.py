@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 from pymysql.err import MySQLError
 
+from backends import diagnosis
 from backends.base import BatchRejected, StoreError, StoreLacks, StoreUnavailable
-from backends.diagnosis import refusals
 from backends.mysql.protocol.packets import TooLong
 from backends.mysql.protocol.records import NotAsMade
 
@@ -40,7 +40,7 @@ ALTERED = (1054, 1731, 1736)
 """No such column; a partition and a table that are to be exchanged are not alike."""
 CHANGED = (1146, 1412)
 """No such table; it was altered since the snapshot."""
-VALUES = rf"(?<=entry )'.*'(?= for key)|(?<=value: )'.*'(?= for column)|(?<=value: )'.*'|{refusals.NUMBER}"
+VALUES = rf"(?<=entry )'.*'(?= for key)|(?<=value: )'.*'(?= for column)|(?<=value: )'.*'|{diagnosis.NUMBER}"
 """What of a message is a value of a row: of `Duplicate entry`, `Incorrect ... value` and the like, and any number."""
 NO_RIGHT = (1044, 1142, 1143, 1227)
 FIX_LOGIN = "correct the user in `dsn`, or what `password_env` or `password_file` gives"
@@ -62,13 +62,13 @@ def translated(target: str, *, rejects: type[StoreError] = StoreError) -> Iterat
         raise StoreUnavailable(f"{target} is not reachable: {one_line(error)}") from error
     except (NotAsMade, TooLong) as error:
         raise StoreLacks(
-            f"the tables in {target} are not as this store made them: {error}; {refusals.REPAIR}"
+            f"the tables in {target} are not as this store made them: {error}; {diagnosis.REPAIR}"
         ) from error
 
 
 def taken_too_long(target: str, give_up_s: float) -> AbstractContextManager[None]:
     """Say so where a question is given up for its time, here or by the server."""
-    return refusals.taken_too_long(target, give_up_s, lambda error: number_of(error) in TOO_LONG)
+    return diagnosis.taken_too_long(target, give_up_s, lambda error: number_of(error) in TOO_LONG)
 
 
 def is_row_fault(error: MySQLError) -> bool:
@@ -87,15 +87,15 @@ def _translated(error: MySQLError, target: str, rejects: type[StoreError]) -> St
     if number in CLIENT or number == 0:
         return StoreUnavailable(f"{target} is not reachable: {one_line(error)}")
     if not is_row_fault(error):
-        return refusals.passing(target, one_line(error), number, is_busy=number in LOCKS, is_lacking=number in LACKING)
+        return diagnosis.passing(target, one_line(error), number, is_busy=number in LOCKS, is_lacking=number in LACKING)
     if rejects is BatchRejected:
-        return refusals.rejected(target, one_line(error), number, values=VALUES)
+        return diagnosis.rejected(target, one_line(error), number, values=VALUES)
     return rejects(f"{target} refuses: {one_line(error)} ({number})")
 
 
 def login_refused() -> AbstractContextManager[None]:
     """Where the server turned the login away or a right is lacking, say so with the fix."""
-    return refusals.login_refused("ssl_ca", _login_fix)
+    return diagnosis.login_refused("ssl_ca", _login_fix)
 
 
 def _login_fix(cause: BaseException | None) -> str | None:

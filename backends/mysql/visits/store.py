@@ -26,9 +26,7 @@ from backends.sql.connection import LockNotGranted
 from backends.sql.visits import VisitConnection
 from backends.visits.base import VisitDone, VisitsLost, see_nothing_lost
 from backends.visits.rows import SECONDS, STEP_TABLES
-from backends.visits.settings import check_settings, settings_of
-from backends.visits.store import SessionVisitStore
-from backends.visits.watch import Limits
+from backends.visits.store import Limits, SessionVisitStore, check_settings, settings_of
 from schemas.api.visits import TableSize
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig

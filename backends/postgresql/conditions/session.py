@@ -6,8 +6,7 @@ from typing import ClassVar
 from backends.postgresql.conditions.copying import copied_points
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.session import PostgresqlSession
-from backends.sql.conditions.session import ConditionsSession, Points
-from backends.sql.conditions.tables import POINT, TAG_REVISION, ConditionsTables
+from backends.sql.conditions.session import POINT, TAG_REVISION, ConditionsSession, ConditionsTables, Points
 from backends.sql.session import Rows
 from schemas.conditions.intervals import END, Key
 

@@ -10,8 +10,8 @@ from backends.postgresql.conditions.session import IDS, PostgresqlConditionsSess
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import quoted
 from backends.postgresql.session_store import PostgresqlSessionStore
+from backends.sql.conditions.session import conditions_tables
 from backends.sql.conditions.store import SqlConditionsStore
-from backends.sql.conditions.tables import conditions_tables
 from schemas.config import DatabaseConfig
 
 

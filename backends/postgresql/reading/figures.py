@@ -13,16 +13,15 @@ import numpy as np
 import sqlalchemy as sa
 
 from backends.columns.reductions import reducer_of, starts_of
-from backends.decimation.across import Stretch
-from backends.decimation.answers import figures_across, means_across
+from backends.decimation import Stretch, figures_across, means_across
 from backends.postgresql.protocol import output
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.copy import RowFormat, decode_reduced
 from backends.postgresql.protocol.sql import compiled, quoted
 from backends.sql import selects
 from backends.sql.accounting import select_decimated
-from backends.sql.across import figures_of_stretch
 from backends.sql.decimation import decimated_of
+from backends.sql.reading import figures_of_stretch
 from backends.sql.tables import GroupTables, reduced_columns
 from schemas.batch import Layout
 from schemas.decimation import reduced_dtype

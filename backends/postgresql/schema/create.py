@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from backends.base import SchemaMismatch, StoreError, StoreUnavailable
-from backends.diagnosis.schema import Stored, check_positions, difference, gone, mismatch_of, not_ours
+from backends.diagnosis import Stored, check_positions, difference, gone, mismatch_of, not_ours
 from backends.postgresql.protocol.sql import (
     create_group,
     create_schema,

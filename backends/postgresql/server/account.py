@@ -18,8 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from backends.base import StoreError
-from backends.files import sync_folder, sync_tree, whole_folder
-from backends.folder_lock import FolderLock
+from backends.files import FolderLock, sync_folder, sync_tree, whole_folder
 
 log = logging.getLogger(__name__)
 

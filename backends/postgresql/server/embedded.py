@@ -31,8 +31,7 @@ from urllib.parse import quote
 import psutil
 
 from backends.base import StoreError, StoreUnavailable
-from backends.files import Folder, NotPlain, whole_folder
-from backends.folder_lock import FolderInUse, FolderLock
+from backends.files import Folder, FolderInUse, FolderLock, NotPlain, whole_folder
 from backends.postgresql.server.account import VERSION, account_of, binaries, reachable_binaries, reachable_data
 
 SOCKET = ".s.PGSQL.5432"

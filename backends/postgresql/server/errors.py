@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 import asyncpg
 
+from backends import diagnosis
 from backends.base import BatchRejected, ConfigurationRefused, StoreError, StoreLacks, StoreUnavailable
-from backends.diagnosis import refusals
 from backends.postgresql.protocol.copy import NotBinaryCopy
 
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
@@ -28,7 +28,7 @@ LOGIN_CLASSES: dict[str, str] = {
 }
 """Authorization, no such database; and the fix."""
 DATA_EXCEPTION = "22"
-QUOTED_OR_NUMBER = rf'"[^"]*"|{refusals.NUMBER}'
+QUOTED_OR_NUMBER = rf'"[^"]*"|{diagnosis.NUMBER}'
 """What of a message is a value; in those of a data exception what is in quotes is one, too, and no name."""
 CANCELLED_EARLY_S = 0.1
 """The server's clock for a statement may begin a little before ours has seen it."""
@@ -49,7 +49,7 @@ def translated(target: str, *, rejects: type[StoreError] = StoreError) -> Iterat
         raise ConfigurationRefused(f"`dsn` in [database] cannot be used: {one_line(error)}") from error
     except NotBinaryCopy as error:
         raise StoreLacks(
-            f"the tables in {target} are not as this store made them: {error}; {refusals.REPAIR}"
+            f"the tables in {target} are not as this store made them: {error}; {diagnosis.REPAIR}"
         ) from error
     except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         raise StoreUnavailable(f"{target} is not reachable: {one_line(error)}") from error
@@ -64,7 +64,7 @@ def taken_too_long(target: str, give_up_s: float) -> AbstractContextManager[None
         late = time.monotonic() - began >= give_up_s - CANCELLED_EARLY_S
         return isinstance(error, asyncpg.QueryCanceledError) and late
 
-    return refusals.taken_too_long(target, give_up_s, gave_up)
+    return diagnosis.taken_too_long(target, give_up_s, gave_up)
 
 
 def _translated(error: asyncpg.PostgresError, target: str, rejects: type[StoreError]) -> StoreError:
@@ -72,7 +72,7 @@ def _translated(error: asyncpg.PostgresError, target: str, rejects: type[StoreEr
     kind = state[:2]
     of_table = state in TABLE_FAULTS or _is_of_partition(error, state)
     if kind not in ROW_FAULTS or of_table:
-        return refusals.passing(
+        return diagnosis.passing(
             target,
             one_line(error),
             state,
@@ -83,9 +83,9 @@ def _translated(error: asyncpg.PostgresError, target: str, rejects: type[StoreEr
         return rejects(f"{target} refuses: {one_line(error)} ({state})")
     # Each partition has a name of its own, and so have its constraints.
     message = re.sub(r"\$(\d+(\$leaf)?|default)", "", one_line(error.args[0]))
-    values = QUOTED_OR_NUMBER if kind == DATA_EXCEPTION else refusals.NUMBER
+    values = QUOTED_OR_NUMBER if kind == DATA_EXCEPTION else diagnosis.NUMBER
     said = {"detail": error.detail or "", "context": error.context or ""}
-    return refusals.rejected(target, message, state, values=values, **said)
+    return diagnosis.rejected(target, message, state, values=values, **said)
 
 
 def _is_of_partition(error: asyncpg.PostgresError, state: str) -> bool:
@@ -95,7 +95,7 @@ def _is_of_partition(error: asyncpg.PostgresError, state: str) -> bool:
 
 def login_refused() -> AbstractContextManager[None]:
     """Where the server turned the login away, say so with the fix."""
-    return refusals.login_refused("sslrootcert", _login_fix)
+    return diagnosis.login_refused("sslrootcert", _login_fix)
 
 
 def _login_fix(cause: BaseException | None) -> str | None:

@@ -11,7 +11,7 @@ from backends.postgresql.server.driver import DRIVER
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.postgresql.server.errors import login_refused, taken_too_long, translated
 from backends.sql.visits import VisitConnection
-from backends.visits.watch import Limits
+from backends.visits.store import Limits
 from schemas.batch import Durability
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig

@@ -14,7 +14,7 @@ from backends.postgresql.schema.create import (
 from backends.postgresql.session_store import TO_CHANGE
 from backends.postgresql.visits.tables import VisitTables
 from backends.visits.rows import tables_by_name
-from backends.visits.settings import check_settings, settings_of
+from backends.visits.store import check_settings, settings_of
 from schemas.config.visits import VisitsConfig
 
 VISITS = "Visits"

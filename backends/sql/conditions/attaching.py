@@ -8,9 +8,8 @@ from dataclasses import replace
 from backends.sql.conditions.appending import append
 from backends.sql.conditions.locks import LockedList, changed, lock_lists, lock_tag, own_content
 from backends.sql.conditions.reading import interval
-from backends.sql.conditions.session import ConditionsSession
+from backends.sql.conditions.session import LOOSE, ConditionsSession
 from backends.sql.conditions.stretch import Change, Stretch, loose_row
-from backends.sql.conditions.tables import LOOSE
 from backends.sql.session import placeholders
 from schemas.conditions.intervals import Interval, Intervals, Key, NewInterval
 from schemas.conditions.line import interval_of, point_of, rows_of

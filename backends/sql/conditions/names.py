@@ -12,8 +12,7 @@ from backends.sql.conditions.locks import (
     release_contents,
 )
 from backends.sql.conditions.reading import revision_of
-from backends.sql.conditions.session import ConditionsSession
-from backends.sql.conditions.tables import TAG_REVISION
+from backends.sql.conditions.session import TAG_REVISION, ConditionsSession
 from schemas.conditions.intervals import GlobalTag, PayloadList, PayloadType, TagRevision, TagStatus
 from schemas.conditions.rules import (
     check_changes_list_of,

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from backends.sql.conditions.session import ConditionsSession, points_of
-from backends.sql.conditions.tables import LOOSE, PAYLOAD, REVISION, TAG_REVISION
+from backends.sql.conditions.session import LOOSE, PAYLOAD, REVISION, TAG_REVISION, ConditionsSession, points_of
 from backends.sql.session import Rows
 from schemas.conditions.intervals import END, Interval, Intervals, Key, TagRevision, TagStatus, ValidAt
 from schemas.conditions.rules import no_list, unknown

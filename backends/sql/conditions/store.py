@@ -5,10 +5,8 @@ from typing import TypeVar
 
 from backends.sql.conditions import attaching, names, reading
 from backends.sql.conditions.locks import list_id
-from backends.sql.conditions.session import ConditionsSession
-from backends.sql.conditions.tables import TAG_REVISION
-from backends.sql.session import READ
-from backends.sql.session_store import SqlSessionStore
+from backends.sql.conditions.session import TAG_REVISION, ConditionsSession
+from backends.sql.session import READ, SqlSessionStore
 from schemas.conditions.intervals import (
     GlobalTag,
     Interval,
@@ -28,7 +26,7 @@ S = TypeVar("S", bound=ConditionsSession)
 
 
 class SqlConditionsStore(SqlSessionStore[S]):
-    """What the SQL stores have in common; see `backends.conditions.base` for what its methods promise."""
+    """What the SQL stores have in common; see `backends.conditions` for what its methods promise."""
 
     # --- payload types, lists, tags -------------------------------------------------------------------------------
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.sql.folders.chunks import unpacked
-from backends.sql.folders.session import FoldersSession, StoredFolder
+from backends.sql.folders.session import FoldersSession, StoredFolder, unpacked
 from backends.sql.folders.tables import value_fields
 from schemas.folders.blocks import OPEN, joined
 from schemas.folders.folders import KEY, FolderLayout

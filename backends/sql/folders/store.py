@@ -11,8 +11,7 @@ from backends.sql.folders.inserting import KnownChannels, insert, position_of, r
 from backends.sql.folders.questions import Span, all_fields, as_block, find, snapshot
 from backends.sql.folders.session import FoldersSession, StoredFolder
 from backends.sql.folders.tables import SET, tables_of
-from backends.sql.session import READ
-from backends.sql.session_store import SqlSessionStore
+from backends.sql.session import READ, SqlSessionStore
 from schemas.batch import JournalPosition
 from schemas.conditions.rules import unknown
 from schemas.folders.blocks import Insertion, check_span, check_times, sorted_block

@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from backends.base import StoreUnavailable
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from daemon.conditions.clients import Client, Uses, agent_of
 from daemon.conditions.reads import Answer, Reads
 from daemon.conditions.requests.hot import PREFIX, VALID, HotRoutes, WithTables, handle_errors

@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from daemon.conditions.contract import each_interval, interval, list_head, tag_head
 from daemon.web.errors import ApiError
 from schemas.conditions.intervals import GlobalTag, Intervals, ListContent, PayloadList

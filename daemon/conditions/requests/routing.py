@@ -8,7 +8,7 @@ from typing import Annotated, Any, Generic, TypeVar
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from daemon.conditions.contract import page
 from daemon.conditions.requests.hot import PREFIX
 from daemon.web.access import NEEDS_TOKEN

@@ -21,7 +21,7 @@ from backends.base import (
     StoreUnavailable,
 )
 from backends.columns.partitions import partition_of
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from backends.folders.base import FoldersStore
 from backends.folders.reporting import ReportingStore
 from backends.visits.base import VisitStore

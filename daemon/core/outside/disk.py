@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from backends.files import Folder, sync_folder
-from backends.folder_lock import FolderLock
+from backends.files import Folder, FolderLock, sync_folder
 
 log = logging.getLogger("triggerlog")
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from backends.folder_lock import FolderInUse, FolderLock
+from backends.files import FolderInUse, FolderLock
 from daemon.core.outcome import CommandFailed, fix_of, reason_of
 from daemon.core.outside import SystemDisk
 

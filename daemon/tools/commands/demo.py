@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from backends.base import StoreError
-from backends.folder_lock import FolderInUse, FolderLock
+from backends.files import FolderInUse, FolderLock
 from daemon.client.api.asking import DaemonGone, ask_status
 from daemon.core.outcome import CommandFailed, examples, file_words
 from daemon.core.process.children import Child

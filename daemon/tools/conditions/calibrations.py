@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import conditions_store_of
 from schemas.conditions.calibration import BUTTONS, KIND, BpmInstrument, BpmPayload

@@ -10,7 +10,7 @@ import typer
 
 from backends.base import Decimating, Store, StoreError
 from backends.columns.figuring import Figuring
-from backends.decimation.across import parts_of, stretches_of
+from backends.decimation import parts_of, stretches_of
 from backends.folders.base import FoldersStore
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import asked_folders_store_of

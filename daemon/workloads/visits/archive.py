@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from pydantic import BaseModel
 
-from backends.folder_lock import FolderInUse, FolderLock
+from backends.files import FolderInUse, FolderLock
 from daemon.workloads.frame.archive import Files, RunArchive, read_record
 from schemas.api.visits import Compaction, TileMeasure, VisitMeasure, VisitsRun, VisitsSummary
 from schemas.readings import Array

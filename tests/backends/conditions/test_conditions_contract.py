@@ -1,4 +1,4 @@
-"""What `backends.conditions.base.ConditionsStore` promises, asked of every store of conditions."""
+"""What `backends.conditions.ConditionsStore` promises, asked of every store of conditions."""
 
 import asyncio
 import dataclasses
@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from backends import open_conditions_store
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from schemas.conditions.intervals import END, LARGEST, Key, NewInterval, TagStatus
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
 from tests.support.conditions import (

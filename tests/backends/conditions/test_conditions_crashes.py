@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from backends import open_conditions_store
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from backends.throwaway.base import ThrowawayServer
 from schemas.conditions.intervals import END, Interval
 from tests.support.conditions import EVERY, content, everything, held, loose

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.decimation import across
-from backends.decimation.across import (
+from backends import decimation
+from backends.decimation import (
     Stretch,
     between,
+    figures_of,
     in_steps,
     means_of,
     parts_of,
     stretches_of,
     without_raw,
 )
-from backends.decimation.figures import figures_of
 from schemas.decimation import Bucket, Decimated, Every, How
 from schemas.queries import Figures, Means, answer_dtype
 from schemas.retention import Period
@@ -142,7 +142,7 @@ def test_what_was_reduced_is_asked_for_once_in_whole_buckets(
     account = [reduced(day, how) for day, how in days.items()]
     moments = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(across, "LEAST_NS", 1)
+        patched.setattr(decimation, "LEAST_NS", 1)
         for stretch in stretches_of(account, query):
             for each in without_raw(stretch, account):
                 for begin, end in parts_of(each, buckets):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.decimation.figures import LEAST_NS, figures_of, together
+from backends.decimation import LEAST_NS, figures_of, together
 from schemas.decimation import Bucket, Every, how_of, reduced_dtype
 from schemas.queries import answer_dtype
 from schemas.readings import Array

@@ -220,7 +220,7 @@ def test_histories_and_reports_in_a_database(
     server: str, request: pytest.FixtureRequest, schema: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So that an insertion has several chunks.
-    monkeypatch.setattr("backends.sql.folders.chunks.CHUNK_BYTES", 100)
+    monkeypatch.setattr("backends.sql.folders.session.CHUNK_BYTES", 100)
     database = DatabaseConfig(dsn=request.getfixturevalue(f"{server}_dsn"))
 
     with asyncio.Runner() as runner:

@@ -15,7 +15,7 @@ import pytest
 
 from backends import open_conditions_store, open_folders_store, open_visit_store
 from backends.base import ConfigurationRefused, ReadOnly
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from backends.folders.base import FoldersStore
 from backends.postgresql import PostgresqlStore
 from daemon.core.configuration import load_config

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from benchmarks.conditions.scenarios import SCENARIOS, intervals_of, load, random_keys, type_name, valid_at
 from daemon.tools.commands.bench import Scenario
 from schemas.conditions.intervals import END, Key, TagStatus

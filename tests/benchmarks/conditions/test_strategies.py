@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from backends import open_conditions_store
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from benchmarks.conditions.measure import make_designs, rounded, sizes
 from benchmarks.conditions.scenarios import SCENARIOS, load, random_keys
 from benchmarks.conditions.strategies import (

@@ -12,7 +12,7 @@ import pytest
 
 from backends import open_conditions_store
 from backends.base import StoreUnavailable
-from backends.conditions.base import ConditionsStore
+from backends.conditions import ConditionsStore
 from daemon.calibration.current import CalibratedTooLate, Calibrations
 from daemon.calibration.payloads import NotCalibrated
 from schemas.conditions.calibration import BUTTONS

@@ -20,7 +20,7 @@ from backends.visits.rows import (
     tables_by_name,
     written,
 )
-from backends.visits.settings import check_settings, settings_of
+from backends.visits.store import check_settings, settings_of
 from schemas.api.visits import TableSize
 from schemas.config.visits import VisitsConfig
 from schemas.readings import Array

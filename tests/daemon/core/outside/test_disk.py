@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.folder_lock import FolderInUse
+from backends.files import FolderInUse
 from daemon.core.outside import SystemDisk, disk
 from daemon.core.outside.disk import Contents
 

@@ -1,1 +1,0 @@
-"""Conditions by global tag: what each database implements (`base`)."""
