@@ -9,10 +9,8 @@ folders, decimation or tiers: docs/decisions/0107.
 from pathlib import Path
 from typing import Any
 
-from backends.mongodb.schema.removal import drop_schema
-from backends.mongodb.schema.script import schema_statements
-from backends.mongodb.server.backup import backup_tools
-from backends.mongodb.server.terminal import terminal_of
+from backends.mongodb.schema import drop_schema, schema_statements
+from backends.mongodb.server.backup import backup_tools, terminal_of
 from backends.mongodb.store import MongodbStore
 from schemas.config import DatabaseConfig
 

@@ -8,10 +8,8 @@ errors, locks), and `visits`, the store of mock DIA visits.
 from pathlib import Path
 from typing import Any
 
-from backends.mysql.schema.create import schema_statements
-from backends.mysql.schema.removal import drop_schema
-from backends.mysql.server.backup import backup_tools
-from backends.mysql.server.terminal import terminal_of
+from backends.mysql.schema.create import drop_schema, schema_statements
+from backends.mysql.server.backup import backup_tools, terminal_of
 from backends.mysql.store import MysqlStore
 from schemas.config import DatabaseConfig
 

@@ -14,11 +14,11 @@ from backends.mysql.protocol.bulk import Insert, Inserter
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import lay_reduced, parse_arrays, read_arrays, read_reduced, read_rows
 from backends.mysql.protocol.sql import BEGIN, COMMIT, insert_into, quoted
-from backends.mysql.reading.reduced import select_reduced
+from backends.mysql.reading.figures import select_reduced
 from backends.mysql.retention import MysqlAccounting, tables_there
 from backends.mysql.schema.partitions import MOVED_AT_MOST, Range, how_full, range_name
 from backends.mysql.schema.tables import create_reduced
-from backends.mysql.server.locks import LEAST_PATIENCE_S, release, take
+from backends.mysql.server.driver import LEAST_PATIENCE_S, release, take
 from backends.sql.connection import LockNotGranted
 from backends.sql.decimation import Reducing
 from schemas.batch import Layout

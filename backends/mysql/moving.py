@@ -31,12 +31,10 @@ from backends.diagnosis import no_such
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import ROLLBACK, literal, quoted
 from backends.mysql.retention import dropping_lock, tables_there
-from backends.mysql.schema.partitions import range_name
-from backends.mysql.schema.places import beside, definition_of, place_of, places_of
-from backends.mysql.server.driver import DRIVER
+from backends.mysql.schema.partitions import beside, definition_of, place_of, places_of, range_name
+from backends.mysql.server.driver import DRIVER, LEAST_PATIENCE_S, briefly, release, take
 from backends.mysql.server.errors import ALTERED, GONE_PARTITION, TOO_LONG, number_of
 from backends.mysql.server.facts import product_of
-from backends.mysql.server.locks import LEAST_PATIENCE_S, briefly, release, take
 from backends.sql.connection import LockNotGranted
 from backends.sql.moving import Found, Moving, changed
 from backends.sql.tables import GroupTables

@@ -23,14 +23,15 @@ from backends.mysql.schema.partitions import (
     FIRST,
     MOVED_AT_MOST,
     Range,
+    beside,
+    definition_of,
     how_full,
     listing,
     range_name,
     ranges_of,
     reorganize,
 )
-from backends.mysql.schema.places import beside, definition_of
-from backends.mysql.server.locks import LEAST_PATIENCE_S, briefly, release, take
+from backends.mysql.server.driver import LEAST_PATIENCE_S, briefly, release, take
 from backends.sql.accounting import Accounting
 from backends.sql.connection import LockNotGranted
 from backends.sql.retention import Dropping, apart_name

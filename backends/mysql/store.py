@@ -15,19 +15,18 @@ from backends.mysql.moving import MysqlMoving
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import compiled, literal, quoted
 from backends.mysql.reading import activity
-from backends.mysql.reading.counted import read_by
-from backends.mysql.reading.figures import figures
+from backends.mysql.reading.activity import read_by
+from backends.mysql.reading.figures import figures, reduced
 from backends.mysql.reading.queries import MysqlQuestions
-from backends.mysql.reading.reduced import reduced
 from backends.mysql.retention import MysqlDropping
 from backends.mysql.schema.create import Schema
-from backends.mysql.schema.places import check_places
+from backends.mysql.schema.partitions import check_places
 from backends.mysql.schema.tables import mysql_tables
 from backends.mysql.server.address import address_of, connect
 from backends.mysql.server.driver import DRIVER
 from backends.mysql.server.errors import login_refused, translated
 from backends.mysql.server.facts import SETTINGS, held, product_of
-from backends.mysql.writing.writer import MysqlGroupWriter, check_packet
+from backends.mysql.writing import MysqlGroupWriter, check_packet
 from backends.sql.marks import MarkStatements
 from backends.sql.store import SqlStore
 from schemas.batch import Layout

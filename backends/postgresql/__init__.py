@@ -8,11 +8,9 @@ server), and `visits`, the store of mock DIA visits.
 from pathlib import Path
 from typing import Any
 
-from backends.postgresql.schema.removal import drop_schema
-from backends.postgresql.schema.script import schema_statements
-from backends.postgresql.server.backup import backup_tools
+from backends.postgresql.schema import drop_schema, schema_statements
+from backends.postgresql.server.backup import backup_tools, terminal_of
 from backends.postgresql.server.embedded import EmbeddedPostgresql
-from backends.postgresql.server.terminal import terminal_of
 from backends.postgresql.store import PostgresqlStore
 from schemas.config import DatabaseConfig
 

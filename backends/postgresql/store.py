@@ -1,13 +1,19 @@
-"""A store in PostgreSQL, named by a DSN or embedded."""
+"""A store in PostgreSQL, named by a DSN or embedded.
+
+What an acknowledged commit survives follows from what the server says of itself: an asynchronous commit is on the disk
+after at most three times wal_writer_delay; until then a crash of the server loses it, and never corrupts anything
+(https://www.postgresql.org/docs/current/wal-async-commit.html).
+"""
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
-from backends.base import ReadOnly, StoreFacts
+from backends.base import DurabilityInForce, ReadOnly, StoreFacts
 from backends.postgresql.decimation import PostgresqlReducing
 from backends.postgresql.moving import PostgresqlMoving
 from backends.postgresql.protocol.connection import Connection, target_of
@@ -16,20 +22,47 @@ from backends.postgresql.reading import activity
 from backends.postgresql.reading.figures import answer, reduced
 from backends.postgresql.reading.queries import PostgresqlQuestions
 from backends.postgresql.retention import PostgresqlDropping
-from backends.postgresql.schema.create import Missing, create_or_check, missing_from
-from backends.postgresql.schema.places import check_places
+from backends.postgresql.schema import Missing, check_places, create_or_check, missing_from
 from backends.postgresql.server.connecting import connect, see_no_pooler
 from backends.postgresql.server.driver import DRIVER
-from backends.postgresql.server.durability import SETTINGS, held
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.postgresql.server.errors import login_refused, translated
 from backends.postgresql.writing.writer import PostgresqlGroupWriter
 from backends.sql.marks import MarkStatements
 from backends.sql.store import SqlStore
 from backends.sql.tables import group_tables
-from schemas.batch import Layout
+from schemas.api.status import Shortfall
+from schemas.batch import Durability, Layout
 from schemas.config import DatabaseConfig
 from schemas.readings import InstrumentGroup
+
+SETTINGS = ("fsync", "synchronous_commit", "full_page_writes", "wal_writer_delay")
+WRITER_ROUNDS = 3
+
+
+def held(settings: Mapping[str, str]) -> dict[Durability, DurabilityInForce]:
+    """What holds for each durability; `settings` has the values of SETTINGS, wal_writer_delay in milliseconds."""
+    for name, what in (
+        ("fsync", "a crash of the machine can lose or corrupt anything"),
+        ("full_page_writes", "a power cut can tear its pages"),
+    ):
+        if settings[name] != "on":
+            words = f"NOT durable: {name} is off on the server, {what}"
+            lost = DurabilityInForce(
+                words=words, risk_ms=math.inf, shortfall=Shortfall(problem=words, fix=f"set {name} = on there")
+            )
+            return dict.fromkeys(Durability, lost)
+    # A batch that is to be durable sets it for its transaction where the server's default is weaker.
+    synchronous = "on" if settings["synchronous_commit"] == "off" else settings["synchronous_commit"]
+    risk_ms = WRITER_ROUNDS * float(settings["wal_writer_delay"])
+    return {
+        Durability.SYNC: DurabilityInForce(words=f"sync (fsync on, synchronous_commit {synchronous})", risk_ms=0),
+        Durability.ASYNC: DurabilityInForce(
+            words=f"async (fsync on, synchronous_commit off: a crash of the server may lose its last {risk_ms:g} ms)",
+            risk_ms=risk_ms,
+        ),
+    }
+
 
 VALUES = f"SELECT name, setting FROM pg_settings WHERE name = ANY('{{{','.join(('server_version', *SETTINGS))}}}')"
 SIZES = """

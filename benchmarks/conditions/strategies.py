@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 from sqlalchemy.pool import StaticPool
 
-from backends.postgresql.session_store import SETTINGS
+from backends.postgresql.session import SETTINGS
 from benchmarks.conditions.asking import MAJORS, MINORS
 from benchmarks.rounds.rounds import Round
 from benchmarks.rounds.summary import percentiles

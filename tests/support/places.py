@@ -11,7 +11,7 @@ from typing import Protocol, Self
 import aiomysql
 import asyncpg
 
-from backends.mysql.schema.places import places_of
+from backends.mysql.schema.partitions import places_of
 from backends.mysql.server.address import address_of
 
 SLOW = "slow"

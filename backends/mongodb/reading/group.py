@@ -20,7 +20,7 @@ from backends.mongodb.protocol.triggers import (
     slice_of,
 )
 from backends.mongodb.reading import documents
-from backends.mongodb.schema.create import GroupCollections
+from backends.mongodb.schema import GroupCollections
 from backends.mongodb.server.facts import Database, Server
 from schemas.ledger import ledger_dtype
 from schemas.readings import Array, InstrumentGroup

@@ -1,4 +1,4 @@
-"""Backups of MongoDB with mongodump and mongorestore: an archive a database.
+"""Programs of MongoDB for operators: mongosh opens the database; mongodump and mongorestore keep an archive of it.
 
 mongodump copies one collection after the other, so nobody may write meanwhile.
 """
@@ -17,7 +17,17 @@ import pymongo
 from backends.backup import DatabaseTools, blocks_of, fed, found, running
 from backends.mongodb.server.client import target_of
 from backends.mongodb.server.errors import translated
+from schemas.checking.problems import without_passwords
 from schemas.config import DatabaseConfig
+
+
+@contextmanager
+def terminal_of(database: DatabaseConfig, _state_dir: Path, _program: str) -> Iterator[tuple[list[str], str]]:
+    """The command, which asks for the password, and what names the schema there."""
+    assert database.dsn is not None
+    dsn = without_passwords(database.dsn).replace(":***@", "@")
+    yield ["mongosh", dsn], f"use {database.schema_name}"
+
 
 PACKAGE = "mongodb-database-tools, from https://www.mongodb.com/try/download/database-tools"
 DUMP = ".archive"

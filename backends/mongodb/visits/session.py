@@ -8,7 +8,7 @@ import pymongo
 from pymongo.asynchronous.collection import AsyncCollection
 
 from backends.mongodb.protocol.documents import Raw
-from backends.mongodb.schema.create import create_collection
+from backends.mongodb.schema import create_collection
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer, check_index
 from backends.mongodb.server.facts import Database, Server
 from schemas.readings import Array

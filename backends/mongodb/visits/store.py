@@ -13,7 +13,7 @@ from pymongo import ASCENDING, DESCENDING, ReadPreference
 
 from backends.base import ReadOnly, SchemaMismatch, StoreError, StoreUnavailable
 from backends.mongodb.protocol.documents import NotOurDocuments
-from backends.mongodb.schema.create import check_name, check_rights
+from backends.mongodb.schema import check_name, check_rights
 from backends.mongodb.server.client import Client, make_client, target_of
 from backends.mongodb.server.errors import login_refused, taken_too_long, translated
 from backends.mongodb.server.facts import check_server, meet_server

@@ -23,7 +23,7 @@ from backends.columns.filling import (
     readings_in,
 )
 from backends.columns.stored import STORED_DTYPES
-from backends.mysql.protocol.packets import HEADER, Packets
+from backends.mysql.protocol.connection import HEADER, Packets
 from backends.sql.tables import reduced_columns
 from schemas.batch import ClosedBlock
 from schemas.decimation import reduced_dtype

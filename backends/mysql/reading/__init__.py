@@ -1,1 +1,1 @@
-"""Answers: the dispatcher (`queries`), then the questions with more to them, and what the server does (`activity`)."""
+"""Answers: questions for readings and ledger (`queries`), means (`figures`), and what the server does (`activity`)."""

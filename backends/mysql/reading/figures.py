@@ -1,4 +1,4 @@
-"""Means and aggregates of a group's readings.
+"""Means and aggregates of a group's readings, and figures of what was reduced.
 
 In the rows layout the server makes them: one row an instrument and step comes back. Arrays are byte strings that it
 cannot add up; they come in chunks, and the figures are made here.
@@ -14,18 +14,49 @@ import numpy as np
 from backends.columns.filling import Columns
 from backends.columns.reductions import means_of, reducer_of, sums_dtype
 from backends.columns.stored import slack
-from backends.decimation import Stretch, figures_across, means_across
+from backends.decimation import Stretch, figures_across, means_across, together
 from backends.mysql.protocol.connection import Connection
-from backends.mysql.protocol.records import EXACT, Field, ResultFormat, floats_dtype, read_arrays, read_rows
+from backends.mysql.protocol.records import (
+    EXACT,
+    Field,
+    ResultFormat,
+    floats_dtype,
+    read_arrays,
+    read_reduced,
+    read_rows,
+)
 from backends.mysql.protocol.sql import compiled, quoted
-from backends.mysql.reading.reduced import reduced
+from backends.mysql.retention import tables_there
 from backends.sql.accounting import select_decimated
 from backends.sql.decimation import decimated_of
 from backends.sql.reading import figures_of_stretch
-from backends.sql.tables import GroupTables
+from backends.sql.tables import GroupTables, reduced_columns
 from schemas.batch import Layout
 from schemas.queries import Aggregate, Figures, Means, Reduction, aggregate_dtype
 from schemas.readings import Array, Channel
+
+
+async def reduced(
+    connection: Connection, tables: GroupTables, start_ns: int, end_ns: int, instrument: int | None = None
+) -> Array:
+    """Figures of buckets with start_ns <= begin < end_ns: `reduced_dtype(group)`, by time and instrument.
+
+    instrument: only of this one.
+    """
+    schema, name = str(tables.data.schema), tables.reduced.name
+    if not await tables_there(connection, schema, [name]):
+        # An older triggerlog has made the group, and nothing of it was reduced.
+        return together([], tables.group)
+    of = "" if instrument is None else f" AND instrument = {instrument}"
+    within = f"time_ns >= {start_ns} AND time_ns < {end_ns}{of} ORDER BY time_ns, instrument"
+    return read_reduced(await connection.select(select_reduced(tables, within)), tables.group)
+
+
+def select_reduced(tables: GroupTables, where: str) -> str:
+    """Select figures, in the order in which they are read."""
+    columns = ", ".join(quoted(column.name) for column in reduced_columns(tables.group))
+    return f"SELECT {columns} FROM {quoted(str(tables.data.schema), tables.reduced.name)} WHERE {where}"
+
 
 CHUNK_BYTES = 2 * 1024 * 1024
 """About so much is taken apart at once: the event loop has its turn in between."""

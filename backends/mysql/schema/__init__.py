@@ -1,1 +1,1 @@
-"""The schema: tables, partitions and views as statements; created or checked (`create`), removed (`removal`)."""
+"""The schema: tables, views and partitions as statements; created, checked or removed (`create`)."""

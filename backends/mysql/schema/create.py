@@ -1,4 +1,4 @@
-"""Create a store's tables in MariaDB or MySQL, or check that those there fit the configuration.
+"""Create a store's tables in MariaDB or MySQL, check that those there fit the configuration, or remove all.
 
 A server commits after every statement that makes a table. So everything is checked before anything is made, and the row
 in `groups` that says a group is there comes last: a daemon killed in between finds its tables again, by the comments
@@ -15,21 +15,23 @@ from backends.columns.partitions import PartitionUnit, partitions_of
 from backends.diagnosis import Stored, check_positions, difference, gone, mismatch_of, not_ours
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.sql import literal, quoted
-from backends.mysql.schema.partitions import initial, partition_by
-from backends.mysql.schema.places import RIGHTS
+from backends.mysql.schema.partitions import RIGHTS, initial, partition_by
 from backends.mysql.schema.tables import (
     SHARED_COMMENT,
     create_database,
     create_shared,
     create_tables,
+    create_view,
     describe,
     mysql_tables,
 )
-from backends.mysql.schema.view import create_view
-from backends.mysql.server.locks import release, take
+from backends.mysql.server.address import address_of, connect
+from backends.mysql.server.driver import release, take
+from backends.mysql.server.errors import translated
 from backends.sql.connection import LockNotGranted
 from backends.sql.tables import SINCE, GroupTables, shared_tables
 from schemas.batch import Layout
+from schemas.config import DatabaseConfig
 from schemas.readings import Channel, InstrumentGroup
 
 LOCK_TIMEOUT_S = 10
@@ -275,3 +277,19 @@ def schema_statements(
     """What `MysqlStore.open` runs on an empty server, as a script for an administrator to read, or to run first."""
     tables = [mysql_tables(schema, group, layouts[name]) for name, group in groups.items()]
     return Schema(schema, logger, tables, unit=unit, ahead=ahead).script()
+
+
+async def drop_schema(database: DatabaseConfig, password: str | None) -> None:
+    """Drop the database that a configuration calls its schema; nothing happens when it is not there.
+
+    Raises:
+        StoreError: it is still there.
+    """
+    assert database.dsn is not None
+    address = address_of(database.dsn, password)
+    with translated(address.target):
+        connection = await connect(address, program="triggerlog", timeout_s=database.command_timeout_s)
+        try:
+            await connection.run(f"DROP DATABASE IF EXISTS {quoted(database.schema_name)}")
+        finally:
+            connection.terminate()

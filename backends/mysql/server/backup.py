@@ -1,4 +1,4 @@
-"""Backups of MariaDB and MySQL with their own dump program and client.
+"""Programs of MariaDB and MySQL for operators: the client opens the database, and with the dump program backs it up.
 
 The dump program writes the definitions only. It prints a FLOAT with six digits, so the rows come from the client, which
 has the server write them as SQL in one transaction: floats as doubles, bytes and texts as hexadecimal.
@@ -12,13 +12,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote, urlsplit
 
 from backends.backup import DatabaseTools, SchemaChanged, blocks_of, fed, found, output_of, running
 from backends.base import StoreError
 from backends.mysql.protocol.sql import literal, quoted
 from backends.mysql.server.errors import CHANGED
 from schemas.config import DatabaseConfig
+
+
+@contextmanager
+def terminal_of(database: DatabaseConfig, _state_dir: Path, _program: str) -> Iterator[tuple[list[str], str]]:
+    """The command, which asks for the password; nothing is to be typed first."""
+    assert database.dsn is not None
+    parts = urlsplit(database.dsn)
+    options = parse_qs(parts.query)
+    if "unix_socket" in options:
+        place = ["--socket", options["unix_socket"][0]]
+    else:
+        place = ["-h", parts.hostname or "localhost", *(["-P", str(parts.port)] if parts.port else [])]
+    trust = ["--ssl-ca", options["ssl_ca"][0], "--ssl-verify-server-cert"] if "ssl_ca" in options else []
+    user = ["-u", unquote(parts.username)] if parts.username else []
+    yield ["mariadb", *place, *trust, *user, "-p", database.schema_name], ""
+
 
 DUMP = "mysql.sql"
 PACKAGE = "mariadb-client (or mysql-client)"

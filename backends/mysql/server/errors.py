@@ -7,7 +7,7 @@ from pymysql.err import MySQLError
 
 from backends import diagnosis
 from backends.base import BatchRejected, StoreError, StoreLacks, StoreUnavailable
-from backends.mysql.protocol.packets import TooLong
+from backends.mysql.protocol.connection import TooLong
 from backends.mysql.protocol.records import NotAsMade
 
 LOCKS = (1205, 1206, 1213, 3572)

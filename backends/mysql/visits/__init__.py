@@ -1,8 +1,8 @@
 """The store of mock DIA visits in MariaDB and MySQL.
 
 `store` puts it together; `session` is its connection. The tables of the paper's index modes are `rows`; those of
-`partitioned` are `packs`, with `pack_rows` (their bytes), `periods` (partitions), `views` and `compaction`. `tables`
-has the statements that make them, `sizes` how large they are.
+`partitioned` are `packs`, with `compaction` (and their partitions). `tables` has the statements that make them, and how
+large they are.
 """
 
 from pathlib import Path

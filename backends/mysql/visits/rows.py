@@ -10,7 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from backends.mysql.protocol.bulk import Insert
-from backends.mysql.protocol.packets import HEADER, Packets
+from backends.mysql.protocol.connection import HEADER, Packets
 from backends.mysql.protocol.records import NULLS_OFFSET, Field, NotAsMade, ParameterFormat, ResultFormat
 from backends.mysql.protocol.sql import quoted
 from backends.mysql.visits.session import Session

@@ -5,8 +5,7 @@ from typing import Any
 from pymysql.err import MySQLError
 
 from backends.mysql.protocol.bulk import Insert, Inserter
-from backends.mysql.protocol.connection import Connection
-from backends.mysql.protocol.packets import Packets
+from backends.mysql.protocol.connection import Connection, Packets
 from backends.mysql.server.address import Address, connect
 from backends.mysql.server.driver import DRIVER
 from backends.mysql.server.errors import LOCK_WAIT, number_of

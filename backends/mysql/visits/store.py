@@ -12,16 +12,13 @@ from backends.base import ReadOnly, StoreError, StoreUnavailable
 from backends.mysql.protocol.sql import literal, quoted
 from backends.mysql.schema.create import NEEDED, check_rights
 from backends.mysql.server.address import address_of
+from backends.mysql.server.driver import release, take
 from backends.mysql.server.errors import login_refused, number_of, taken_too_long, translated
-from backends.mysql.server.locks import release, take
-from backends.mysql.visits.compaction import Compaction
+from backends.mysql.visits.compaction import Compaction, Periods
 from backends.mysql.visits.packs import PackTables
-from backends.mysql.visits.periods import Periods
 from backends.mysql.visits.rows import RowTables
 from backends.mysql.visits.session import SESSION_DRIVER, Session, interrupt, open_session
-from backends.mysql.visits.sizes import sizes_of
-from backends.mysql.visits.tables import create_compactions, create_tables
-from backends.mysql.visits.views import create_view
+from backends.mysql.visits.tables import create_compactions, create_tables, create_view, sizes_of
 from backends.sql.connection import LockNotGranted
 from backends.sql.visits import VisitConnection
 from backends.visits.base import VisitDone, VisitsLost, see_nothing_lost
@@ -283,7 +280,7 @@ class MysqlVisitStore(SessionVisitStore[Session]):
         return compacted if placed else None
 
     async def sizes(self) -> Mapping[str, TableSize]:
-        """Rows and bytes of each table; see `backends.mysql.visits.sizes` for what is exact."""
+        """Rows and bytes of each table; see `backends.mysql.visits.tables` for what is exact."""
         async with self._long_session() as session:
             return await sizes_of(session, self._schema, self._declared, partitioned=self._partitioned)
 

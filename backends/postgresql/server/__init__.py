@@ -1,4 +1,4 @@
-"""The server itself: what its errors mean, its locks, what a commit survives, and the embedded one.
+"""The server itself: what its errors mean, its locks, and the embedded one.
 
-`driver` hands the parts that the SQL stores need to `backends.sql`; `terminal` says how an operator opens the database.
+`driver` hands the parts that the SQL stores need to `backends.sql`; `backup` has the programs of operators.
 """

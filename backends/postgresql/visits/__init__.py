@@ -1,8 +1,8 @@
 """The store of visits in PostgreSQL, named by a DSN or embedded.
 
-`store` puts it together; `connection` is its connection, `schema` makes or checks the tables. Those of the paper's
-index modes are `rows`, with `last` (new versions of DIAObjectLast); those of `partitioned` are `packs`, with
-`pack_copy` (their bytes), `partitions`, `views` and `compaction`. `tables` has what both have in common.
+`store` puts it together; `connection` is its connection. The tables of the paper's index modes are `rows`; those of
+`partitioned` are `packs`, with `compaction` (their bytes and partitions, too). `tables` has what both have in common,
+and makes or checks the tables.
 """
 
 from pathlib import Path

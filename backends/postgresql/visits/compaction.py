@@ -1,31 +1,73 @@
-"""Compaction of packs: a period that ended is rewritten beside the old partition, and takes its place.
+"""Packs as binary COPY, their partitions, and compaction: a period that ended is rewritten, and takes its old place.
 
-All of it is one transaction: whatever cuts it short leaves the old partition, and nothing of the new one.
+A row is built a pack at a time and not a record at a time. All of a compaction is one transaction: whatever cuts it
+short leaves the old partition, and nothing of the new one.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import asyncpg
+import numpy as np
 
 from backends.postgresql.protocol.connection import Connection, report_counts
+from backends.postgresql.protocol.copy import SIGNATURE, TRAILER
 from backends.postgresql.protocol.sql import literal, quoted
-from backends.postgresql.visits.pack_copy import COLUMNS, encode_packs
-from backends.postgresql.visits.partitions import (
-    DROP_LOCK_TIMEOUT,
-    INLINE,
-    PARTITIONS,
-    SAMPLE_BYTES,
-    joined,
-    of_each,
-    packs_name,
-    quoted_packs,
-)
 from backends.postgresql.visits.tables import copy_in
 from backends.visits.compaction import COMPACTED, Part, PixelPacks, chunks, parts, worth_it
+from schemas.readings import Array
 from schemas.visits.records import Compacted, Packed
 from schemas.visits.tables import Table
+
+COLUMNS = ("period", "pixel", "visit", "tile", "n", "records")
+_HEAD = struct.Struct(">hiiiqiqiiiii")
+
+
+def encode_packs(packs: Iterable[Part], *, period: int, visit: int) -> Array:
+    """Lay out packs in the order they come in; uint8."""
+    parts: list[bytes | memoryview] = [SIGNATURE]
+    for pixel, tile, records in packs:
+        numbers = (4, period, 8, pixel, 8, visit, 4, tile, 4, len(records))
+        parts += [_HEAD.pack(len(COLUMNS), *numbers, records.nbytes), records.view(np.uint8).data]
+    return np.frombuffer(b"".join([*parts, TRAILER]), np.uint8)
+
+
+INLINE = "WITH (toast_tuple_target = 8160)"
+"""Packs that fit a page stay in the table: a look-up in TOAST costs more than its 2 kB are worth."""
+DROP_LOCK_TIMEOUT = "2s"
+"""A partition that somebody reads is dropped another time: whoever wants to read after would wait for us."""
+PARTITIONS = """
+    SELECT c.relname AS name, substring(pg_get_expr(c.relpartbound, c.oid) FROM '-?[0-9]+')::int4 AS period
+    FROM pg_partition_tree(to_regclass($1)) p JOIN pg_class c ON c.oid = p.relid WHERE p.isleaf
+"""
+"""Asked with a table's quoted name: its partitions, or itself, without a period, where it has none."""
+SAMPLE_BYTES = 4 * 1024 * 1024
+"""How much of a table is looked at to tell how many records a pack has."""
+
+
+def packs_name(table: str, period: int | None = None) -> str:
+    """Name of a table of packs, or of its partition of a period."""
+    return f"{table}Packs" if period is None else f"{table}Packs${period}"
+
+
+def quoted_packs(schema: str, table: str, period: int | None = None) -> str:
+    """The same with its schema, as SQL has it."""
+    return quoted(schema, packs_name(table, period))
+
+
+def joined(found: list[Any], table: Table) -> Array:
+    """Records of packs as one array of `table.dtype`."""
+    return np.frombuffer(b"".join([pack["records"] for pack in found]), table.dtype)
+
+
+def of_each(found: list[Any], column: str) -> Array:
+    """A column of packs once for each of their records; int64."""
+    values = np.array([pack[column] for pack in found], np.int64)
+    return np.repeat(values, [pack["n"] for pack in found])
+
 
 log = logging.getLogger(__name__)
 

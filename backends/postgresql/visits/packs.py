@@ -13,22 +13,22 @@ import asyncpg
 
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import quoted
-from backends.postgresql.schema.create import lock_schema
-from backends.postgresql.visits.compaction import NOTES, Compaction
-from backends.postgresql.visits.pack_copy import COLUMNS, encode_packs
-from backends.postgresql.visits.partitions import (
+from backends.postgresql.schema import lock_schema
+from backends.postgresql.visits.compaction import (
+    COLUMNS,
     DROP_LOCK_TIMEOUT,
     INLINE,
+    NOTES,
     PARTITIONS,
     SAMPLE_BYTES,
+    Compaction,
+    encode_packs,
     joined,
     of_each,
     packs_name,
     quoted_packs,
 )
-from backends.postgresql.visits.schema import DURABLE, has_table
-from backends.postgresql.visits.tables import copy_in
-from backends.postgresql.visits.views import create_views
+from backends.postgresql.visits.tables import DURABLE, copy_in, create_views, has_table
 from backends.visits.compaction import Part
 from backends.visits.rows import (
     SECONDS,

@@ -10,8 +10,7 @@ import numpy as np
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.sql import quoted
 from backends.postgresql.visits.connection import PostgresqlVisitConnection
-from backends.postgresql.visits.schema import STEPS, VISITS, create_or_check
-from backends.postgresql.visits.tables import VisitTables
+from backends.postgresql.visits.tables import STEPS, VISITS, VisitTables, create_or_check
 from backends.visits.base import VisitDone, VisitsLost, see_nothing_lost
 from backends.visits.store import SessionVisitStore
 from schemas.api.visits import TableSize

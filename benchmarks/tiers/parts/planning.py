@@ -12,8 +12,7 @@ import sqlalchemy as sa
 from backends.columns.partitions import Partition, partition_of
 from backends.postgresql.protocol.sql import compiled, create_partition
 from backends.postgresql.reading.figures import select_aggregate, select_means
-from backends.postgresql.reading.snapshot import newest_readings
-from backends.postgresql.reading.triggers import rows_of
+from backends.postgresql.reading.queries import newest_readings, rows_of
 from backends.sql import selects
 from backends.sql.tables import GroupTables, group_tables
 from benchmarks.load.workload import GROUP

@@ -14,7 +14,7 @@ import pytest
 from backends import open_conditions_store
 from backends.base import SchemaMismatch, StoreUnavailable
 from backends.kinds import KINDS
-from backends.mysql.conditions.valid import statement
+from backends.mysql.conditions import statement
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.sql.conditions.names import attach_list, remove_list
 from backends.sql.conditions.reading import found_text

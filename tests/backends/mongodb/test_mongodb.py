@@ -340,7 +340,7 @@ async def test_nothing_is_made_anew_in_a_database_that_was_dropped(
 async def test_a_batch_larger_than_a_message(
     make: Make, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backends.mongodb.writing.putting.MESSAGE_BYTES", 30_000)
+    monkeypatch.setattr("backends.mongodb.writing.MESSAGE_BYTES", 30_000)
     monkeypatch.setattr("backends.mongodb.reading.documents.BATCH_BYTES", 30_000)
     group = group_of()
     store = make(group)

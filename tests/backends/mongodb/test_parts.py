@@ -42,11 +42,11 @@ from backends.mongodb.protocol.triggers import (
     written_by,
 )
 from backends.mongodb.reading.documents import of_stretch, stretches
-from backends.mongodb.schema.create import NEEDED, GroupCollections, lacking_rights
+from backends.mongodb.schema import NEEDED, GroupCollections, lacking_rights
 from backends.mongodb.server.client import make_client, target_of
 from backends.mongodb.server.errors import check_answer
 from backends.mongodb.server.facts import Server, _settings, check_server, held
-from backends.mongodb.server.owner import is_dead, new_owner
+from backends.mongodb.server.positions import is_dead, new_owner
 from schemas.batch import Durability, Layout
 from tests.support.batches import answers, batch_of, group_of, readings_of, with_late
 
@@ -365,7 +365,7 @@ def test_the_script_makes_all_of_it() -> None:
 
 # --- owners ------------------------------------------------------------------------------------------------------
 
-OWNER = "from backends.mongodb.server.owner import new_owner; print(new_owner(), flush=True); input()"
+OWNER = "from backends.mongodb.server.positions import new_owner; print(new_owner(), flush=True); input()"
 
 
 def test_an_owner_is_dead_once_its_process_is() -> None:

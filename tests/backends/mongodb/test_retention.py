@@ -15,8 +15,8 @@ from pymongo.asynchronous.database import AsyncDatabase
 from backends.base import StoreError, StoreUnavailable
 from backends.columns.partitions import partition_of
 from backends.mongodb import MongodbStore
-from backends.mongodb.reading import periods
-from backends.mongodb.reading.periods import Amounts, Extent, Periods, shared
+from backends.mongodb.reading import activity
+from backends.mongodb.reading.activity import Amounts, Extent, Periods, shared
 from schemas.batch import JournalPosition, Layout
 from schemas.queries import WindowReadings
 from schemas.retention import Dropped, Period, Rule
@@ -199,7 +199,7 @@ async def test_periods_found_by_the_index_are_those_of_all_times(
     assert [each.start_ns + DAY_NS // 2 for each in await with_readings(store, GROUP)] == [
         noon(day) for day in days if day < 8
     ]
-    monkeypatch.setattr(periods, "REMEMBERED_S", -1.0)
+    monkeypatch.setattr(activity, "REMEMBERED_S", -1.0)
     looked_up.clear()
     await store.partitions()
     assert min(looked_up) < noon(9)
@@ -211,7 +211,7 @@ async def test_a_long_list_of_periods_is_found_some_at_a_time(
     store = await opened(make(GROUP))
     await filled(store, GROUP, rng, days=(9, 7, 5, 3, 1))
     with_indexes(store)
-    monkeypatch.setattr(periods, "AT_ONCE", 4)
+    monkeypatch.setattr(activity, "AT_ONCE", 4)
     counts = [len(await with_readings(store, GROUP)) for _ in range(4)]
     assert (counts[0], counts[-1]) == (4, 5)
 

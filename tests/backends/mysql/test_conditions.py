@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from backends.mysql.conditions import open_conditions_store
-from backends.mysql.conditions.store import MysqlConditionsStore
+from backends.mysql.conditions import MysqlConditionsStore, open_conditions_store
 from backends.throwaway.mariadb import ThrowawayMariadb
 from schemas.config import DatabaseConfig
 from tests.support.conditions import columns, held, new, tag_with

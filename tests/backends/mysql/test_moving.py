@@ -12,7 +12,7 @@ import pytest
 from backends.base import PeriodTouched, PlaceRefused, StoreBusy, StoreError, StoreUnavailable
 from backends.mysql import MysqlStore
 from backends.mysql.moving import MysqlMoving
-from backends.mysql.schema.places import beside, place_of, places_of
+from backends.mysql.schema.partitions import beside, place_of, places_of
 from schemas.batch import Layout
 from schemas.config import DatabaseConfig
 from schemas.readings import Array

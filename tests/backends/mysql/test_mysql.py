@@ -21,7 +21,7 @@ from backends.mysql import MysqlStore
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.schema.create import schema_statements
 from backends.mysql.schema.partitions import LEAST, MOST, ranges_of
-from backends.mysql.schema.view import floating
+from backends.mysql.schema.tables import floating
 from backends.mysql.server.address import address_of, connect
 from backends.throwaway.mariadb import ThrowawayMariadb
 from schemas.batch import Durability, Layout
@@ -709,7 +709,7 @@ async def test_a_partition_that_cannot_be_made_stops_nothing(
     assert await rows_in(database, schema, "first") == group.size
     # The next daemon makes it, and moves what is there; unless it is too much.
     await store.close()
-    monkeypatch.setattr("backends.mysql.writing.partitioner.MOVED_AT_MOST", 1)
+    monkeypatch.setattr("backends.mysql.writing.MOVED_AT_MOST", 1)
     again = make(group)
     await again.open()
     with caplog.at_level(logging.WARNING):

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from backends.mysql.protocol.connection import _extended_capabilities
-from backends.mysql.protocol.packets import Packets, TooLong
+from backends.mysql.protocol.connection import Packets, TooLong, _extended_capabilities
 from backends.mysql.protocol.records import Field, NotAsMade, ParameterFormat, ResultFormat, length_prefix
 from schemas.readings import Array
 

@@ -131,7 +131,7 @@ async def test_marks_of_someone_else(make: Make, database: asyncpg.Connection, s
 
 
 async def test_a_server_that_is_too_old(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("backends.postgresql.schema.create.OLDEST", 99)
+    monkeypatch.setattr("backends.postgresql.schema.OLDEST", 99)
     line = await said(make())
     assert " is PostgreSQL 18." in line
     assert "too old; upgrade it to 99 or newer" in line

@@ -23,7 +23,7 @@ from backends.columns.partitions import partitions_of
 from backends.postgresql import PostgresqlStore
 from backends.postgresql.protocol.connection import target_of
 from backends.postgresql.protocol.sql import arrays_storage, compiled, create_partition, quoted
-from backends.postgresql.server.durability import held
+from backends.postgresql.store import held
 from backends.sql import selects
 from backends.sql.tables import group_tables
 from schemas.batch import Durability, Layout

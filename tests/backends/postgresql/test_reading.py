@@ -18,7 +18,7 @@ from backends.columns.partitions import partition_of
 from backends.postgresql import PostgresqlStore
 from backends.postgresql.protocol import output
 from backends.postgresql.protocol.sql import compiled
-from backends.postgresql.reading.triggers import arrays_of, rows_of
+from backends.postgresql.reading.queries import arrays_of, rows_of
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.sql.tables import group_tables
 from schemas.batch import Layout

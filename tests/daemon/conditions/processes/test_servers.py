@@ -15,7 +15,7 @@ import httpx
 import psutil
 import pytest
 
-from backends.postgresql.schema.create import lock_schema
+from backends.postgresql.schema import lock_schema
 from backends.throwaway.postgresql import ThrowawayPostgresql
 from daemon.conditions.servers import ConditionsServers
 from daemon.core.configuration import load_config

@@ -1,21 +1,26 @@
-"""One connection to folders in PostgreSQL. Blocks go in and out by binary COPY, without a Python object a row."""
+"""The store of folders in PostgreSQL: blocks go in and out by binary COPY, without a Python object a row."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
 
 import asyncpg
 import numpy as np
+import sqlalchemy as sa
 
 from backends.postgresql.protocol.connection import MESSAGE_BYTES, Connection, in_messages
 from backends.postgresql.protocol.copy import SIGNATURE, TRAILER, RowFormat
 from backends.postgresql.protocol.output import copied_text
 from backends.postgresql.protocol.sql import quoted
-from backends.postgresql.session import PostgresqlSession
-from backends.postgresql.session_store import create_table
+from backends.postgresql.schema import lock_schema
+from backends.postgresql.session import PostgresqlSession, PostgresqlSessionStore, create_table
+from backends.sql.folders.inserting import KnownChannels
 from backends.sql.folders.session import FoldersSession, StoredFolder, is_gone
-from backends.sql.folders.tables import FoldersTables, FolderTables, brin_name
+from backends.sql.folders.store import SqlFoldersStore
+from backends.sql.folders.tables import FoldersTables, FolderTables, brin_name, folders_tables
 from backends.sql.session import Rows
+from schemas.config import DatabaseConfig
 from schemas.folders.folders import FolderLayout
 from schemas.readings import Array
 
@@ -121,3 +126,48 @@ def encoded(fields: Fields, block: Array) -> Array:
 
 def _format(fields: Fields) -> RowFormat:
     return RowFormat([(name, dtype, 0) for name, dtype in fields])
+
+
+class PostgresqlFoldersStore(
+    PostgresqlSessionStore[PostgresqlFoldersSession], SqlFoldersStore[PostgresqlFoldersSession]
+):
+    """Folders in PostgreSQL; its methods promise what `FoldersStore` says."""
+
+    what: ClassVar[str] = "folders"
+
+    def __init__(
+        self, database: DatabaseConfig, *, schema: str, state_dir: Path, password: str | None, connections: int
+    ) -> None:
+        super().__init__(
+            database,
+            PostgresqlFoldersSession,
+            schema=schema,
+            state_dir=state_dir,
+            password=password,
+            connections=connections,
+        )
+        self._known = KnownChannels()
+
+    def _session(self, connection: Connection) -> PostgresqlFoldersSession:
+        return PostgresqlFoldersSession(connection, self._schema, self._timeout_s, folders_tables(self._schema))
+
+    def _all_tables(self) -> Sequence[sa.Table]:
+        return folders_tables(self._schema).all()
+
+    @asynccontextmanager
+    async def _alone_with_tree(self) -> AsyncIterator[PostgresqlFoldersSession]:
+        async with self._transaction() as session:
+            await session.fetch(lock_schema(self._schema))
+            yield session
+
+
+__all__ = ["PostgresqlFoldersStore", "open_folders_store"]
+
+
+def open_folders_store(
+    database: DatabaseConfig, *, schema: str, state_dir: Path, password: str | None = None, connections: int = 4
+) -> PostgresqlFoldersStore:
+    """Make the store; see `backends.open_folders_store`."""
+    return PostgresqlFoldersStore(
+        database, schema=schema, state_dir=state_dir, password=password, connections=connections
+    )

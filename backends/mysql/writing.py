@@ -1,5 +1,6 @@
 """The writing of one group into MariaDB or MySQL: a connection of its own, its lock, partitions and transactions."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -8,6 +9,7 @@ from pymysql.err import MySQLError
 
 from backends.base import SchemaMismatch, StoreUnavailable
 from backends.columns.filling import Columns, ledger_rows, revised_with_late
+from backends.columns.partitions import Partition, PartitionUnit
 from backends.columns.stored import POSITION
 from backends.mysql.protocol.bulk import ROOM, Insert, Inserter
 from backends.mysql.protocol.connection import Connection
@@ -22,14 +24,83 @@ from backends.mysql.protocol.sql import (
     see_arrays,
     take_out_arrays,
 )
-from backends.mysql.server.driver import DRIVER
-from backends.mysql.server.errors import GONE_PARTITION, is_row_fault, number_of
-from backends.mysql.writing.partitioner import MysqlPartitioner
+from backends.mysql.schema.partitions import (
+    MOVED_AT_MOST,
+    Range,
+    cut,
+    how_full,
+    listing,
+    name_of,
+    parts_to_cut,
+    ranges_of,
+    reorganize,
+)
+from backends.mysql.server.driver import DRIVER, LEAST_PATIENCE_S, briefly
+from backends.mysql.server.errors import GONE_PARTITION, LOCK_WAIT, NO_RIGHT, is_row_fault, number_of, one_line
+from backends.sql.connection import LockNotGranted
 from backends.sql.decimation import not_there, periods_dropped, see_not_dropped, stored_again
+from backends.sql.partitioner import Partitioner
 from backends.sql.tables import GroupTables
 from backends.sql.writing import GroupWriter
 from schemas.batch import Batch, JournalPosition, Layout
 from schemas.config import DatabaseConfig
+
+log = logging.getLogger(__name__)
+
+
+class MysqlPartitioner(Partitioner[Connection]):
+    """Cuts the range that has a partition's time; without the right to do so an administrator makes them.
+
+    Without the PARTITION clause a server opens all partitions for every statement: 0.4 ms when there are 400.
+    """
+
+    def __init__(self, tables: GroupTables, schema: str, unit: PartitionUnit, ahead: int) -> None:
+        super().__init__(tables, schema, unit, ahead)
+        self._may_alter = True
+
+    async def _make_one(self, connection: Connection, partition: Partition) -> bool | None:
+        there = True
+        try:
+            for table in self._tables:
+                there &= await self._in_table(connection, table, partition)
+        except (LockNotGranted, MySQLError) as error:
+            is_locked = isinstance(error, LockNotGranted) or number_of(error) in LOCK_WAIT
+            if not is_locked and number_of(error) not in NO_RIGHT:
+                raise
+            log.warning("partition %s cannot be made now: %s", partition.label, one_line(error))
+            if is_locked:
+                return None
+            self._may_alter = False
+            return False
+        return there
+
+    def _named(self, partition: Partition) -> str:
+        return f" PARTITION ({quoted(name_of(partition))})"
+
+    async def _in_table(self, connection: Connection, table: str, partition: Partition) -> bool:
+        """Whether the table has the partition now."""
+        ranges = ranges_of(await connection.fetch(listing(self._schema, table)))
+        if Range(name_of(partition), partition.start_ns, partition.end_ns) in ranges:
+            return True
+        if not self._may_alter:
+            return False
+        parts = parts_to_cut(ranges, partition)
+        are_cut = [await self._cut(connection, table, part) for part in parts]
+        return parts == [partition] and all(are_cut)
+
+    async def _cut(self, connection: Connection, table: str, partition: Partition) -> bool:
+        of, parts = cut(ranges_of(await connection.fetch(listing(self._schema, table))), partition)
+        ((full,),) = await connection.fetch(how_full(self._schema, table, of))
+        if full > MOVED_AT_MOST:
+            log.warning(
+                "partition %s: %s of table %s holds too many readings to move, which stay there",
+                *(partition.label, of.name, table),
+            )
+            return False
+        # It waits for long reads of the table to end, and everybody waits behind it: so not for long.
+        await briefly(connection, reorganize(self._schema, table, of, parts), LEAST_PATIENCE_S)
+        return True
+
 
 AHEAD_BYTES = 64 * 1024
 """A batch up to this is sent whole before the server's first answer, which saves a round trip."""

@@ -1,24 +1,28 @@
-"""Create a store's collections in MongoDB, or check that what is there fits the configuration.
+"""The collections of a store in MongoDB: created, or checked that they fit the configuration; written down; removed.
 
 Without transactions the description of a group goes first: what a crash leaves behind it is then known to be ours, and
 is made complete at the next start.
 """
 
 import asyncio
+import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pymongo
+from bson import Int64
 from pymongo.errors import OperationFailure
 
 from backends.base import SchemaMismatch, StoreError
 from backends.diagnosis import Stored, difference, gone, mismatch_of
 from backends.mongodb.protocol.triggers import LAYOUT, slice_of
+from backends.mongodb.server.client import make_client, target_of
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer, translated
-from backends.mongodb.server.facts import Database, Server
+from backends.mongodb.server.facts import OLDEST, Database, Server
 from schemas.batch import Layout
+from schemas.config import DatabaseConfig
 from schemas.readings import Channel, InstrumentGroup
 
 log = logging.getLogger(__name__)
@@ -252,3 +256,75 @@ def lacking_rights(privileges: Sequence[Mapping[str, Any]], database: str) -> se
         if everywhere or here:
             allowed |= NEEDED if "anyAction" in actions else actions
     return set(NEEDED - allowed)
+
+
+def schema_statements(
+    schema: str, logger: str, groups: Mapping[str, InstrumentGroup], layouts: Mapping[str, Layout]
+) -> list[str]:
+    """Return what the store would run on an empty server, each with its `;`, and comments; it may be run again."""
+    check_name(schema)
+    return [*_statements(schema, logger, groups, layouts)]
+
+
+def _statements(
+    schema: str, logger: str, groups: Mapping[str, InstrumentGroup], layouts: Mapping[str, Layout]
+) -> Iterator[str]:
+    oldest = ".".join(map(str, OLDEST))
+    yield (
+        f"// triggerlog: database {schema}, written by logger {logger}; MongoDB {oldest} or newer.\n"
+        "// Run it with mongosh: mongosh mongodb://user@host:port --file FILE\n"
+        "// FerretDB 1 takes no indexes. All times are int64 nanoseconds since 1970-01-01 UTC."
+    )
+    yield f"db = db.getSiblingDB({_text(schema)});"
+    yield "// Marks: events that people noted."
+    yield _unless_there("marks")
+    for name, group in groups.items():
+        wanted = GroupCollections(group=group, layout=layouts[name])
+        yield f"// Group {name}: {group.size} instruments. A document a trigger."
+        description = _text({"$setOnInsert": wanted.description(logger)})
+        yield f"db.groups.updateOne({_text({'_id': name})}, {description}, {{upsert: true}});"
+        yield _unless_there(wanted.data)
+        yield _indexed(wanted.data, wanted.indexes())
+    yield (
+        "// The daemon's user, if access control is on, needs the role readWrite there:\n"
+        f'//   db.grantRolesToUser("logger", [{{role: "readWrite", db: {_text(schema)}}}])'
+    )
+
+
+def _indexed(collection: str, indexes: list[dict[str, Any]]) -> str:
+    return f"db.runCommand({_text({'createIndexes': collection, 'indexes': indexes})});"
+
+
+def _unless_there(name: str) -> str:
+    create = _text({"create": name})
+    return f"if (!db.getCollectionNames().includes({_text(name)})) db.runCommand({create});"
+
+
+def _text(value: Any) -> str:
+    """Write a value as mongosh reads it."""
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{json.dumps(name)}: {_text(each)}" for name, each in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(_text, value)) + "]"
+        case Int64():
+            return f'NumberLong("{value}")'
+        case _:
+            return json.dumps(value)
+
+
+async def drop_schema(database: DatabaseConfig, password: str | None) -> None:
+    """Drop the database that a configuration calls its schema; nothing happens when it is not there.
+
+    Raises:
+        StoreError: it is still there.
+    """
+    assert database.dsn is not None
+    with translated(target_of(database.dsn)):
+        client = make_client(
+            database.dsn, password=password, program="triggerlog drill", timeout_s=database.command_timeout_s
+        )
+        try:
+            await client.drop_database(database.schema_name)
+        finally:
+            await client.close()

@@ -1,12 +1,13 @@
-"""Create a store's schema in PostgreSQL, or check that the one there fits the configuration."""
+"""The schema of a store in PostgreSQL: created, or checked that it fits the configuration; written down; removed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import asyncpg
 
-from backends.base import SchemaMismatch, StoreError, StoreUnavailable
+from backends.base import PlaceRefused, SchemaMismatch, StoreError, StoreUnavailable
 from backends.diagnosis import Stored, check_positions, difference, gone, mismatch_of, not_ours
+from backends.postgresql.protocol.connection import target_of
 from backends.postgresql.protocol.sql import (
     create_group,
     create_schema,
@@ -16,8 +17,46 @@ from backends.postgresql.protocol.sql import (
     literal,
     quoted,
 )
-from backends.sql.tables import SINCE, GroupTables, shared_tables
-from schemas.readings import Channel
+from backends.postgresql.server.connecting import connect
+from backends.postgresql.server.errors import translated
+from backends.sql.tables import SINCE, GroupTables, group_tables, shared_tables
+from schemas.batch import Layout
+from schemas.config import DatabaseConfig
+from schemas.readings import Channel, InstrumentGroup
+
+FOUND = """
+    SELECT name, t.oid IS NOT NULL AS is_there, t.oid = d.dattablespace AS is_own,
+           has_tablespace_privilege(t.oid, 'CREATE') AS may_create, current_user AS login
+    FROM unnest($1::text[]) AS name LEFT JOIN pg_tablespace t ON t.spcname = name
+    JOIN pg_database d ON d.datname = current_database()
+"""
+
+
+async def check_places(connection: asyncpg.Connection, places: Sequence[str | None], target: str) -> None:
+    """See that tables can be made in tablespaces; None is the database's own.
+
+    Raises:
+        PlaceRefused: one is not there, or the login may not create in it.
+    """
+    named = [place for place in places if place is not None]
+    for row in await connection.fetch(FOUND, named) if named else []:
+        problem = _problem(row, target)
+        if problem is not None:
+            raise PlaceRefused(row["name"], problem)
+
+
+def _problem(row: asyncpg.Record, target: str) -> str | None:
+    name, tablespace = row["name"], quoted(row["name"])
+    if not row["is_there"]:
+        fix = f"let an administrator run `CREATE TABLESPACE {tablespace} LOCATION '/a/folder/of/the/server'`"
+        return f"{target} has no tablespace {name!r}; {fix}, or name another"
+    if row["is_own"]:
+        return f"{name!r} is the database's own tablespace in {target}; leave `tablespace` out for it"
+    if not row["may_create"]:
+        fix = f"let an administrator run `GRANT CREATE ON TABLESPACE {tablespace} TO {quoted(row['login'])}`"
+        return f"{target}: user {row['login']!r} may not create in tablespace {name!r}; {fix}"
+    return None
+
 
 OLDEST = 14
 """The oldest PostgreSQL this is written for."""
@@ -306,3 +345,65 @@ async def _stored(connection: asyncpg.Connection, schema: str, name: str) -> Sto
         channels=tuple(Channel(name=row["name"], unit=row["unit"], dtype=row["dtype"]) for row in channels),
         instruments=tuple(row["name"] for row in instruments),
     )
+
+
+def schema_statements(
+    schema: str, logger: str, groups: Mapping[str, InstrumentGroup], layouts: Mapping[str, Layout]
+) -> list[str]:
+    """What the store would run on an empty server, each with its `;`, and comments; to run it again does no harm."""
+    return [*_statements(schema, logger, groups, layouts)]
+
+
+def _statements(
+    schema: str, logger: str, groups: Mapping[str, InstrumentGroup], layouts: Mapping[str, Layout]
+) -> Iterator[str]:
+    yield (
+        f"-- triggerlog: schema {schema}, written by logger {logger}; PostgreSQL {OLDEST} or newer.\n"
+        "-- Run it with psql, as a role that may create a schema: psql -v ON_ERROR_STOP=1 -f FILE\n"
+        "-- Whoever runs it owns the tables. All times are int64 nanoseconds since 1970-01-01 UTC."
+    )
+    yield "BEGIN;"
+    yield f"{create_schema(schema, if_missing=True)};"
+    yield "-- What is logged, by whom, and up to where."
+    yield from _ended(create_shared(shared_tables(schema), schema))
+    for name, group in groups.items():
+        tables = group_tables(schema, group, layouts[name])
+        yield f"-- Group {name}: {group.size} instruments, layout {tables.layout}. Readings, ledger, view."
+        yield from _ended(create_group(tables, schema, if_missing=True))
+        yield from _ended(describe_group(tables, schema, logger, if_missing=True))
+    yield "COMMIT;"
+    yield _rights(schema)
+
+
+def _ended(statements: list[str]) -> Iterator[str]:
+    return (f"{statement.strip()};" for statement in statements)
+
+
+def _rights(schema: str) -> str:
+    name = quoted(schema)
+    return (
+        "-- The role of the daemon, if it is another, needs these rights:\n"
+        f"--   GRANT USAGE ON SCHEMA {name} TO logger;\n"
+        f"--   GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {name} TO logger;\n"
+        "-- Partitions by time are made as readings come, by the owner of the tables only: a role that does not own\n"
+        "-- them leaves its readings in the default partitions, and says so in its log. To let it make partitions:\n"
+        f"--   ALTER SCHEMA {name} OWNER TO logger;  and the same for every table and view in it."
+    )
+
+
+async def drop_schema(database: DatabaseConfig, password: str | None) -> None:
+    """Drop the schema of a configuration that names a DSN; nothing happens when it is not there.
+
+    Raises:
+        StoreError: it is still there.
+    """
+    if database.dsn is None:
+        raise StoreError("the embedded PostgreSQL is not named by a DSN; remove its folder")
+    with translated(target_of(database.dsn)):
+        connection = await connect(
+            database.dsn, password=password, timeout_s=database.command_timeout_s, program="triggerlog removal"
+        )
+        try:
+            await connection.execute(f"DROP SCHEMA IF EXISTS {quoted(database.schema_name)} CASCADE")
+        finally:
+            await connection.close()

@@ -1,23 +1,30 @@
-"""One connection to folders in MariaDB or MySQL. Blocks go and come in the binary protocol, no Python object a row."""
+"""The store of folders in MariaDB and MySQL: blocks go and come in the binary protocol, no Python object a row."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
+import sqlalchemy as sa
 from pymysql.err import MySQLError
 
 from backends.mysql.protocol.bulk import Insert, Inserter
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import Field, ParameterFormat, ResultFormat
-from backends.mysql.protocol.sql import insert_into, quoted
+from backends.mysql.protocol.sql import insert_into, literal, quoted
 from backends.mysql.server.errors import number_of
 from backends.mysql.server.facts import product_of
-from backends.mysql.session import BEGIN, MysqlSession
-from backends.mysql.session_store import create_table
+from backends.mysql.session import BEGIN, MysqlSession, MysqlSessionStore, create_table
+from backends.sql.folders.inserting import KnownChannels
 from backends.sql.folders.session import FoldersSession, is_gone
-from backends.sql.folders.tables import FoldersTables, FolderTables
-from backends.sql.session import WRITE, Rows
+from backends.sql.folders.store import SqlFoldersStore
+from backends.sql.folders.tables import FoldersTables, FolderTables, folders_tables
+from backends.sql.session import WRITE, Rows, in_transaction
+from schemas.conditions.rules import ConditionsRefused, RefusalKind
+from schemas.config import DatabaseConfig
+from schemas.folders.folders import FolderLayout, NewFolder
 from schemas.readings import Array
 
 Fields = Sequence[tuple[str, str]]
@@ -115,3 +122,52 @@ def _parameter(dtype: str) -> str:
 def _bytes(texts: Array) -> Array:
     """Texts as bytes, uint8, shape (n, width)."""
     return np.ascontiguousarray(texts).view(np.uint8).reshape(len(texts), -1)
+
+
+LAYOUTS = (FolderLayout.WINDOW, FolderLayout.ARRAYS, FolderLayout.CHANNEL_MAX)
+"""MariaDB has no LATERAL, and no BRIN index."""
+
+
+class MysqlFoldersStore(MysqlSessionStore[MysqlFoldersSession], SqlFoldersStore[MysqlFoldersSession]):
+    """Folders in MariaDB and MySQL; its methods promise what `FoldersStore` says."""
+
+    what: ClassVar[str] = "folders"
+
+    def __init__(self, database: DatabaseConfig, *, schema: str, password: str | None, connections: int) -> None:
+        super().__init__(database, MysqlFoldersSession, schema=schema, password=password, connections=connections)
+        self._known = KnownChannels()
+
+    def _session(self, connection: Connection) -> MysqlFoldersSession:
+        return MysqlFoldersSession(connection, self._schema, self._timeout_s, folders_tables(self._schema))
+
+    def _all_tables(self) -> Sequence[sa.Table]:
+        return folders_tables(self._schema).all()
+
+    def _check_layout(self, new: NewFolder) -> None:
+        if new.layout not in LAYOUTS:
+            raise ConditionsRefused(
+                RefusalKind.INVALID, "layout", f"MariaDB has no way for {new.layout}", f"take {' or '.join(LAYOUTS)}"
+            )
+
+    async def _remove_left_over(self, session: MysqlFoldersSession) -> None:
+        """Tables of folders that were not added yet, or are removed: the server commits each change of a table."""
+        tokens = {token for (token,) in await session.fetch(f"SELECT token FROM {session.nodes}")}
+        there = f"information_schema.TABLES WHERE TABLE_SCHEMA = {literal(self._schema)}"
+        for (name,) in await session.fetch(f"SELECT TABLE_NAME FROM {there} AND TABLE_NAME LIKE 'f\\_%'"):
+            if name.removeprefix("f_").removesuffix("_open") not in tokens:
+                await session.run(f"DROP TABLE {session.quoted(name)}")
+
+    @asynccontextmanager
+    async def _alone_with_tree(self) -> AsyncIterator[MysqlFoldersSession]:
+        async with self._connected() as session, self._alone(session), in_transaction(session):
+            yield session
+
+
+__all__ = ["MysqlFoldersStore", "open_folders_store"]
+
+
+def open_folders_store(
+    database: DatabaseConfig, *, schema: str, state_dir: Path, password: str | None = None, connections: int = 4
+) -> MysqlFoldersStore:
+    """Make the store; see `backends.open_folders_store`. Nothing lies under `state_dir`."""
+    return MysqlFoldersStore(database, schema=schema, password=password, connections=connections)

@@ -1,1 +1,0 @@
-"""The collections: created or checked (`create`), written down (`script`), removed (`removal`)."""

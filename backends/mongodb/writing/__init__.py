@@ -1,1 +1,0 @@
-"""The writing of a group: its documents (`putting`), and then its position (`writer`)."""

@@ -1,1 +1,0 @@
-"""The writing of a group: its transactions (`writer`) and its partitions (`partitioner`)."""

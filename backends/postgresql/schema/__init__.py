@@ -1,1 +1,0 @@
-"""The schema: created or checked (`create`), written down for an administrator (`script`), removed (`removal`)."""
