@@ -2,8 +2,7 @@
 
 Like a `Store` it only writes and reads: no retry, no sleep, no memory of what it read. Each method that changes
 something is one transaction, all of it or none, at durability `sync`; two that change the same list, or the same tag,
-wait for each other. What they decide is in `schemas.conditions`: `timeline` and `rules` are the same for every
-database.
+wait for each other. What they decide is in `schemas.conditions`: `rules` are the same for every database.
 
 Every method raises StoreUnavailable (backends.base) when the database does not answer in time, after which the store is
 still usable; and ConditionsRefused (schemas.conditions.rules) where what is named is not there, is taken, or where a
@@ -130,7 +129,7 @@ class ConditionsStore(Protocol):
         """
 
     async def attach_interval(self, name: str, id: int) -> Interval:  # noqa: A002 - the field's name
-        """Attach an interval that is in no list to a list; see `schemas.conditions.timeline` for what else changes.
+        """Attach an interval that is in no list to a list; see `schemas.conditions.rules` for what else changes.
 
         Intervals that are detached have the start and end that they had in the list, and are in no list, unless another
         one, of a clone, still has them. What is split off has a new id, and else all that its interval had.

@@ -21,8 +21,7 @@ from daemon.web.secrets import from_file, long_enough
 from daemon.web.tls import Identity, client_context, pinned_context
 from dashboard.app import build_app
 from dashboard.feed.client import Daemon
-from schemas.checking.addresses import in_url, is_loopback
-from schemas.checking.networks import host_and_port, wrong_networks
+from schemas.checking.addresses import host_and_port, in_url, is_loopback, wrong_networks
 from schemas.checking.problems import ConfigError, wrong
 from schemas.config.listeners import LEAST_PASSWORD as LEAST
 from schemas.config.listeners import wrong_tabs, wrong_time_zone

@@ -32,7 +32,7 @@ from dashboard.tabs.page import page
 from dashboard.tabs.parts import CHOOSE
 from dashboard.tabs.settings import settings_element
 from dashboard.tabs.tab import Tab
-from schemas.api.problem import Problem
+from schemas.api.model import Problem
 from schemas.api.status import Status
 
 ASSETS = Path(__file__).parent / "assets"

@@ -19,8 +19,8 @@ from backends.base import StoreError
 from backends.diagnosis import no_such, see_clocks
 from backends.mongodb.protocol.triggers import ids_of
 from backends.mongodb.reading import documents
-from backends.mongodb.reading.counting import count, skipped
 from backends.mongodb.reading.group import GroupReader
+from backends.mongodb.reading.queries import count, skipped
 from backends.mongodb.server.errors import DUPLICATE_KEY, check_answer
 from backends.mongodb.server.facts import Database, server_ns
 from schemas.readings import Array

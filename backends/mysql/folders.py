@@ -18,9 +18,8 @@ from backends.mysql.server.errors import number_of
 from backends.mysql.server.facts import product_of
 from backends.mysql.session import BEGIN, MysqlSession, MysqlSessionStore, create_table
 from backends.sql.folders.inserting import KnownChannels
-from backends.sql.folders.session import FoldersSession, is_gone
+from backends.sql.folders.session import FoldersSession, FoldersTables, FolderTables, folders_tables, is_gone
 from backends.sql.folders.store import SqlFoldersStore
-from backends.sql.folders.tables import FoldersTables, FolderTables, folders_tables
 from backends.sql.session import WRITE, Rows, in_transaction
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
 from schemas.config import DatabaseConfig

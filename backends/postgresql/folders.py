@@ -16,9 +16,16 @@ from backends.postgresql.protocol.sql import quoted
 from backends.postgresql.schema import lock_schema
 from backends.postgresql.session import PostgresqlSession, PostgresqlSessionStore, create_table
 from backends.sql.folders.inserting import KnownChannels
-from backends.sql.folders.session import FoldersSession, StoredFolder, is_gone
+from backends.sql.folders.session import (
+    FoldersSession,
+    FoldersTables,
+    FolderTables,
+    StoredFolder,
+    brin_name,
+    folders_tables,
+    is_gone,
+)
 from backends.sql.folders.store import SqlFoldersStore
-from backends.sql.folders.tables import FoldersTables, FolderTables, brin_name, folders_tables
 from backends.sql.session import Rows
 from schemas.config import DatabaseConfig
 from schemas.folders.folders import FolderLayout

@@ -30,7 +30,7 @@ from daemon.web.errors import NOTHING_UNASKED, handle_errors, problem_answer
 from daemon.web.headers import SecurityHeaders
 from daemon.web.http import LimitedServer, Limits, bound
 from daemon.web.tls import Identity
-from schemas.api.problem import Problem
+from schemas.api.model import Problem
 from schemas.checking.addresses import in_url, is_loopback
 
 log = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from schemas.api.problem import Problem
+from schemas.api.model import Problem
 
 Responses = dict[int | str, dict[str, Any]]
 

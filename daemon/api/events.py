@@ -18,7 +18,7 @@ from daemon.marks import MarkRefused, MarksNotKept
 from daemon.web.access import NEEDS_TOKEN
 from daemon.web.errors import ApiError
 from schemas.api.alarms import AlarmKey, AlarmKeys, Alarms, Shelving
-from schemas.api.events import EventList
+from schemas.api.control import EventList
 from schemas.api.marks import MarkKept, Marks
 from schemas.marks import Mark, MarksWithin
 from schemas.states import Severity

@@ -42,8 +42,7 @@ from schemas.batch import JournalPosition
 from schemas.conditions.intervals import LARGEST
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
 from schemas.folders.blocks import Insertion
-from schemas.folders.bodies import as_csv, as_json, as_npy, from_npy, from_records
-from schemas.folders.columns import block_of
+from schemas.folders.bodies import as_csv, as_json, as_npy, block_of, from_npy, from_records
 from schemas.folders.folders import HEAD, Folder, FolderSet, FolderTag
 from schemas.readings import Array
 

@@ -13,7 +13,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from daemon.api.service import ApiService
 from daemon.telemetry.exposition.collector import StatusCollector
 from daemon.web.errors import problem_answer
-from schemas.api.problem import Problem
+from schemas.api.model import Problem
 from schemas.api.status import Health, Readiness, Status
 from schemas.api.storage import Storage
 from schemas.states import DaemonState

@@ -18,8 +18,8 @@ from daemon.workloads.frame.archive import ID
 from daemon.workloads.frame.runner import CommandEnded, WorkloadBusy, WorkloadRefused
 from daemon.workloads.interference.runner import REPORT
 from daemon.workloads.readers.manager import Readers
+from schemas.api.control import ReadersByName
 from schemas.api.interference import Experiment, ExperimentId, Experiments, Record
-from schemas.api.readers import ReadersByName
 from schemas.api.snapshots import (
     SnapshotChanges,
     Snapshots,
@@ -31,7 +31,7 @@ from schemas.api.snapshots import (
 from schemas.api.status import GovernorStatus, ReaderStatus
 from schemas.checking.problems import problems
 from schemas.config import Workload
-from schemas.config.readers import GovernorConfig
+from schemas.config.workloads import GovernorConfig
 
 NOT_STARTED = refusals({409: "What is in the way goes away by itself.", 503: "The daemon is starting."})
 """Of a route that starts a workload."""

@@ -14,9 +14,8 @@ from daemon.calibration.payloads import NotCalibrated, payload_files
 from daemon.calibration.tables import PayloadTables
 from schemas.checking.problems import listed
 from schemas.conditions.calibration import BUTTONS, POSITION, By, positions
-from schemas.conditions.intervals import END, GlobalTag, Intervals, Key, TagRevision
+from schemas.conditions.intervals import END, GlobalTag, Intervals, Key, TagRevision, stretches, valid_at
 from schemas.conditions.rules import ConditionsRefused, RefusalKind, check_tag, no_list
-from schemas.conditions.stretches import stretches, valid_at
 from schemas.config import ConditionsConfig, GroupConfig
 from schemas.queries import answer_dtype
 from schemas.readings import Array, InstrumentGroup

@@ -22,7 +22,7 @@ from daemon.web.http import LimitedServer, Limits, bound
 from daemon.web.rates import Backoff
 from daemon.web.tls import Identity
 from daemon.workloads.frame.messages import Message, Parent, Refused, run_process
-from schemas.checking.networks import host_and_port
+from schemas.checking.addresses import host_and_port
 from schemas.config import ConfigError
 
 LIMITS = Limits(connections=4096, body_bytes=64 * 2**20, request_s=60.0, answer_s=600.0)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from schemas.checking.networks import host_and_port
+from schemas.checking.addresses import host_and_port
 
 VISITS_NEED = {"lsst": "lsst-sphgeom"}
 """What visits need beyond the daemon (the extra `visits`): packages by the names of their modules."""

@@ -6,7 +6,7 @@ from time import monotonic, monotonic_ns
 
 from daemon.pipeline.pipeline import Pipeline
 from daemon.workloads.readers.governor import Governor, Writing, counted
-from schemas.config.readers import GovernorConfig
+from schemas.config.workloads import GovernorConfig
 
 LOOK_NS = 1_000_000_000
 MIB = 2**20

@@ -9,8 +9,7 @@ import typer
 from pydantic import BaseModel
 
 from schemas.checking.problems import printable
-from schemas.conditions.differences import Payload
-from schemas.conditions.intervals import END, Key
+from schemas.conditions.intervals import END, Key, Payload
 
 DIGITS = 12
 """Digits of a checksum that are shown to people."""

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import Scope, Send
 
-from schemas.api.problem import Problem, problem_of
+from schemas.api.model import Problem, problem_of
 from schemas.checking import problems
 from schemas.checking.problems import listed, suggestion
 

@@ -15,9 +15,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from daemon.web.tls import Identity
-from schemas.api.problem import Problem
-from schemas.checking.addresses import may_be_host, neighbourhood
-from schemas.checking.networks import with_mapped
+from schemas.api.model import Problem
+from schemas.checking.addresses import may_be_host, neighbourhood, with_mapped
 
 LINGER_S = 1.0
 """Time a client that was refused has to read why, before it is hung up on."""

@@ -16,7 +16,7 @@ from dash.exceptions import PreventUpdate
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from daemon.web.errors import Denial, defect, header, problem_answer
-from schemas.api.problem import Problem
+from schemas.api.model import Problem
 from schemas.checking.problems import printable
 
 PATH = "/_dash-update-component"

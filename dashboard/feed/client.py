@@ -17,7 +17,7 @@ from websockets.exceptions import InvalidHandshake, InvalidStatus, WebSocketExce
 from daemon.web.rates import Backoff
 from daemon.web.tls import why_untrusted
 from schemas.api.marks import Marks
-from schemas.api.problem import Problem
+from schemas.api.model import Problem
 from schemas.api.readings import GroupDescription, Missing, OneTrigger, Readings
 from schemas.api.status import Status
 

@@ -11,8 +11,7 @@ from dashboard.feed.hub import Hub
 from dashboard.feed.relay import NotThere, answer_of
 from schemas.api.conditions import TagRow
 from schemas.checking.addresses import in_url, is_everywhere
-from schemas.conditions.intervals import Intervals
-from schemas.conditions.rows import intervals_of_rows
+from schemas.conditions.intervals import Intervals, intervals_of_rows
 
 PREFIX = "/api/cdb_rest"
 NAMED = "the server of conditions"

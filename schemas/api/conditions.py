@@ -5,8 +5,7 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from schemas.api.model import Model
-from schemas.checking.fields import Form
-from schemas.checking.section import Section
+from schemas.checking.fields import Form, Section
 from schemas.conditions.intervals import LARGEST, TagStatus
 from schemas.states import ConditionsState
 

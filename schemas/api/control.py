@@ -1,8 +1,9 @@
-"""What changes something in the daemon: runs that are announced, dead letters that are retried or discarded."""
+"""What the daemon did and does by command: runs announced, dead letters retried, reader workloads, and its events."""
 
 from pydantic import Field, RootModel
 
 from schemas.api.model import Model
+from schemas.api.status import Event, ReaderStatus
 
 
 class RunsAnnounced(RootModel[dict[str, int | None]]):
@@ -41,3 +42,14 @@ class Discarded(Model):
 
 class DiscardedByGroup(RootModel[dict[str, Discarded]]):
     """Body of the answer to `POST /api/v1/dead-letters/discard`."""
+
+
+class EventList(Model):
+    """Events as they were asked for."""
+
+    events: list[Event] = Field(description="oldest first, those of earlier daemons in this state folder among them")
+    cut: bool = Field(description="whether there may be earlier ones, beyond the number that was asked for")
+
+
+class ReadersByName(RootModel[dict[str, ReaderStatus]]):
+    """Body of `GET /api/v1/readers`: the workloads that run."""

@@ -12,7 +12,7 @@ from enum import Enum
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 
 Step = str | int
@@ -138,3 +138,9 @@ def limits(annotation: Any, field: FieldInfo | None) -> str:
         f"at most {most}{unit}" if most is not None else "",
     ]
     return ", ".join(part for part in parts if part)
+
+
+class Section(BaseModel):
+    """A table of the file: unknown keys are refused, and a refused value is never shown: it may be a password."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, allow_inf_nan=False)

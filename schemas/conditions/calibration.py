@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import FailFast, Field, ValidationError, model_validator
 
+from schemas.checking.fields import Section
 from schemas.checking.problems import JSON_VALUES, Problem, has_too_many_values, problems, refuse, wrong
-from schemas.checking.section import Section
 from schemas.readings import MAX_INSTRUMENTS, Array, Channel, InstrumentGroup
 
 KIND = "bpm"

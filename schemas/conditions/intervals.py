@@ -5,9 +5,10 @@ a time in nanoseconds. An interval holds the keys start <= key < end. One whose 
 until when it is valid.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -180,3 +181,106 @@ class ValidAt:
 def comb_iov(key: Key) -> str:
     """A key as the reference writes it: major + minor / 10^19, exactly, with 19 decimals."""
     return f"{key.major}.{key.minor:019d}"
+
+
+def valid_at(intervals: Intervals, major: Array, minor: Array) -> Array:
+    """The interval that is valid at each key.
+
+    Args:
+        intervals: of one list.
+        major: int64, shape (n).
+        minor: int64, shape (n).
+
+    Returns:
+        Positions in `intervals`, int64, shape (n); -1 where none is valid.
+    """
+    starts, ends = intervals.starts, intervals.ends
+    # Pairs are compared as single numbers: their ranks among the majors and the minors of the starts.
+    majors, minors = np.unique(starts["major"]), np.unique(starts["minor"])
+    width = len(minors) + 1
+    ranks = np.searchsorted(majors, starts["major"]) * width + np.searchsorted(minors, starts["minor"], "right")
+    at = np.searchsorted(majors, major, "right") - 1
+    has_major = (at >= 0) & (majors[at] == major) if len(majors) else np.zeros(len(at), bool)
+    within = np.where(has_major, np.searchsorted(minors, minor, "right"), len(minors))
+    found = np.searchsorted(ranks, at * width + within, "right") - 1
+    begun = np.flatnonzero(found >= 0)
+    end = ends[found[begun]]
+    is_over = (major[begun] > end["major"]) | ((major[begun] == end["major"]) & (minor[begun] >= end["minor"]))
+    found[begun[is_over]] = -1
+    return found
+
+
+def stretches(valid: Array) -> Iterator[tuple[int, Array]]:
+    """Each interval that `valid_at` found, and where: its position, and the indices of its keys in ascending order."""
+    order = np.argsort(valid, kind="stable")
+    borders = np.flatnonzero(np.diff(valid[order])) + 1
+    for where in np.split(order, borders) if len(order) else ():
+        yield int(valid[where[0]]), where
+
+
+SEPARATOR = "\x1f"
+"""It is in no checksum."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payload:
+    """What an interval names."""
+
+    url: str
+    checksum: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """From `start` to before `end` one list has the payload `left`, the other one `right`; None is nothing."""
+
+    start: Key
+    end: Key
+    left: Payload | None
+    right: Payload | None
+
+
+def differences(left: Intervals, right: Intervals) -> Iterator[Difference]:
+    """The stretches in which the payloads differ, by URL or checksum, in order; each as long as it can be."""
+    borders = np.unique(np.concatenate([left.starts, left.ends, right.starts, right.ends]))
+    borders = borders[borders != np.array(tuple(END), KEY_DTYPE)]
+    mine, other = _payloads(left, borders), _payloads(right, borders)
+    changes = np.flatnonzero(np.append(True, (mine[1:] != mine[:-1]) | (other[1:] != other[:-1]))[: len(borders)])
+    keys = [*(Key(*border) for border in borders[changes].tolist()), END]
+    for k, position in enumerate(changes):
+        if mine[position] != other[position]:
+            left_one, right_one = _payload(mine[position]), _payload(other[position])
+            yield Difference(start=keys[k], end=keys[k + 1], left=left_one, right=right_one)
+
+
+def _payloads(intervals: Intervals, keys: Array) -> Array:
+    """The payload at each key as one text, "" where there is none: object, shape (n)."""
+    known = np.append(intervals.urls + SEPARATOR + intervals.checksums, "")
+    return known[valid_at(intervals, keys["major"], keys["minor"])]  # the last one is of -1, where none is valid
+
+
+def _payload(text: str) -> Payload | None:
+    url, separator, checksum = text.rpartition(SEPARATOR)
+    return Payload(url=url, checksum=checksum) if separator else None
+
+
+FLAT = 8
+"""Fields of a row that are looked at: type, url, checksum, size, start and end."""
+
+
+def intervals_of_rows(rows: Sequence[Sequence[Any]]) -> Intervals:
+    """Flat rows (type, url, checksum, size, major, minor, major_end, minor_end, ...) of one list as columns."""
+    keys = np.array([row[4:FLAT] for row in rows], np.int64).reshape(-1, 4)
+    return Intervals(
+        ids=np.zeros(len(rows), np.int64),
+        starts=_keys(keys[:, :2]),
+        ends=_keys(keys[:, 2:]),
+        urls=np.array([row[1] for row in rows], object),
+        checksums=np.array([row[2] for row in rows], object),
+        sizes=np.array([-1 if row[3] is None else row[3] for row in rows], np.int64),
+        inserted_ns=np.zeros(len(rows), np.int64),
+    )
+
+
+def _keys(pairs: Array) -> Array:
+    return np.ascontiguousarray(pairs).view(KEY_DTYPE)[:, 0]

@@ -1,6 +1,6 @@
 """A list, or a stretch of one, in memory: what assignments and removals make of its breakpoints.
 
-Stores that rewrite a list, or parts of one, use it; what is decided is in `timeline` and `rules`.
+Stores that rewrite a list, or parts of one, use it; what is decided is in `rules`.
 """
 
 from bisect import bisect_left, bisect_right
@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from schemas.conditions.intervals import END, KEY_DTYPE, Interval, Intervals, Key, NewInterval, TagStatus
-from schemas.conditions.rules import check_attach
-from schemas.conditions.timeline import Breakpoint, assign
+from schemas.conditions.rules import Breakpoint, assign, check_attach
 from schemas.readings import Array
 
 

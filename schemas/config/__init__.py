@@ -27,20 +27,18 @@ from schemas.checking.problems import (
     wrong,
 )
 from schemas.conditions.calibration import BUTTONS
-from schemas.config.conditions import ConditionsConfig
+from schemas.config.conditions import ConditionsConfig, FoldersConfig
 from schemas.config.database import DatabaseConfig
 from schemas.config.decimation import DecimationConfig, decimation_of, decimation_problems
-from schemas.config.folders import FoldersConfig
 from schemas.config.groups import GroupConfig
 from schemas.config.listeners import ApiConfig, DashboardConfig
 from schemas.config.processing import AlarmConfig, AssemblyConfig, CommitterConfig, JournalConfig
-from schemas.config.readers import GovernorConfig, ReadersConfig
 from schemas.config.retention import RetentionConfig, too_short
 from schemas.config.section import LoggerName, Section, twice
 from schemas.config.sources import SOURCES, SimulatedSource, Source, SourceSection, TcpSource, UdpSource
 from schemas.config.tiers import Policy, TierConfig, TieringConfig, tier_problems
 from schemas.config.visits import VisitsConfig
-from schemas.config.workloads import Workload, WorkloadKind
+from schemas.config.workloads import GovernorConfig, ReadersConfig, Workload, WorkloadKind
 from schemas.decimation import Reduction
 
 __all__ = [

@@ -9,8 +9,7 @@ from zoneinfo import available_timezones
 
 from pydantic import Field, field_validator, model_validator
 
-from schemas.checking.addresses import is_loopback
-from schemas.checking.networks import wrong_networks
+from schemas.checking.addresses import is_loopback, wrong_networks
 from schemas.checking.problems import Problem, refuse, wrong
 from schemas.config.section import Host, Port, Section
 

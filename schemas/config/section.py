@@ -6,9 +6,8 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from schemas.checking.addresses import may_be_host
-from schemas.checking.fields import Form
+from schemas.checking.fields import Form, Section
 from schemas.checking.problems import Problem, refuse, wrong
-from schemas.checking.section import Section
 
 __all__ = ["Host", "LoggerName", "Name", "Port", "Section", "twice"]
 

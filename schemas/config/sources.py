@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from schemas.checking.networks import host_and_port, wrong_networks
+from schemas.checking.addresses import host_and_port, wrong_networks
 from schemas.checking.problems import Problem, refuse, wrong
 from schemas.config.section import Host, Name, Port, Section
 

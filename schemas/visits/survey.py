@@ -5,8 +5,8 @@ import math
 
 from pydantic import Field, model_validator
 
+from schemas.checking.fields import Section
 from schemas.checking.problems import Problem, refuse, wrong
-from schemas.checking.section import Section
 
 HEMISPHERE_SR = 2 * math.pi
 DAY_NS = 86_400_000_000_000

@@ -2,7 +2,7 @@
 
 import httpx
 
-from schemas.api.problem import Problem
+from schemas.api.model import Problem
 
 
 def line_of(answer: httpx.Response) -> str:

@@ -1,7 +1,7 @@
 """The store of mock DIA visits in MongoDB: a database of its own, without transactions.
 
-`store` puts it together; `session` has its commands. The tables of the paper's index modes are `rows`, with `formats`
-(their bytes); those of `partitioned` are `packs`.
+`store` puts it together; `session` has its commands. The tables of the paper's index modes are `rows`; those
+of `partitioned` are `packs`.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """The store of visits in PostgreSQL, named by a DSN or embedded.
 
-`store` puts it together; `connection` is its connection. The tables of the paper's index modes are `rows`; those of
+`store` has its connection, and puts it together. The tables of the paper's index modes are `rows`; those of
 `partitioned` are `packs`, with `compaction` (their bytes and partitions, too). `tables` has what both have in common,
 and makes or checks the tables.
 """
@@ -8,10 +8,9 @@ and makes or checks the tables.
 from pathlib import Path
 from typing import Any
 
-from backends.postgresql.visits.connection import PostgresqlVisitConnection
 from backends.postgresql.visits.packs import PackTables
 from backends.postgresql.visits.rows import RowTables
-from backends.postgresql.visits.store import PostgresqlVisitStore
+from backends.postgresql.visits.store import PostgresqlVisitConnection, PostgresqlVisitStore
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
 from schemas.visits.tables import IndexMode

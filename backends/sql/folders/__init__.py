@@ -1,5 +1,5 @@
 """What the stores of folders in PostgreSQL and MariaDB share.
 
-Read `tables`, then `store`, and for it `tree` (what there is), `inserting` and `questions`; `session` is what a dialect
-has to have.
+Read `session` (the tables, and what a dialect has to have), then `store`, and for it `tree` (what there is),
+`inserting` and `questions`.
 """

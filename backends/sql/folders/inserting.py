@@ -7,8 +7,7 @@ import numpy as np
 
 from backends.base import is_committed
 from backends.sql.folders.questions import Span, find, near, opened_of
-from backends.sql.folders.session import FoldersSession, StoredFolder
-from backends.sql.folders.tables import POSITION
+from backends.sql.folders.session import POSITION, FoldersSession, StoredFolder
 from backends.sql.folders.tree import stored_folder
 from schemas.batch import JournalPosition
 from schemas.folders.blocks import SOURCE, Insertion, checked, checked_reports, joined, see_channels

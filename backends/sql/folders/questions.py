@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from backends.sql.folders.session import FoldersSession, StoredFolder, unpacked
-from backends.sql.folders.tables import value_fields
+from backends.sql.folders.session import FoldersSession, StoredFolder, unpacked, value_fields
 from schemas.folders.blocks import OPEN, joined
 from schemas.folders.folders import KEY, FolderLayout
 from schemas.readings import Array

@@ -9,8 +9,7 @@ from typing import TypeVar
 from backends.sql.folders import tree
 from backends.sql.folders.inserting import KnownChannels, insert, position_of, report
 from backends.sql.folders.questions import Span, all_fields, as_block, find, snapshot
-from backends.sql.folders.session import FoldersSession, StoredFolder
-from backends.sql.folders.tables import SET, tables_of
+from backends.sql.folders.session import SET, FoldersSession, StoredFolder, tables_of
 from backends.sql.session import READ, SqlSessionStore
 from schemas.batch import JournalPosition
 from schemas.conditions.rules import unknown

@@ -7,8 +7,7 @@ from dataclasses import asdict
 from typing import Any
 from uuid import uuid4
 
-from backends.sql.folders.session import FoldersSession, StoredFolder, tables_of_new
-from backends.sql.folders.tables import SET, FolderTables
+from backends.sql.folders.session import SET, FoldersSession, FolderTables, StoredFolder, tables_of_new
 from backends.sql.session import placeholders
 from schemas.conditions.intervals import NAME_MOST
 from schemas.conditions.rules import check_text, exists, unknown

@@ -11,7 +11,7 @@ from daemon.client.api.reach import API, CONDITIONS, Reach, Server
 from daemon.core.outcome import CommandFailed
 from daemon.web.tls import why_untrusted
 from schemas.api.folders import NPY
-from schemas.api.problem import Problem
+from schemas.api.model import Problem
 from schemas.api.status import Status
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from pydantic import BaseModel, ValidationError
 from daemon.client.api.asking import DaemonGone, ask
 from daemon.client.api.reach import CONDITIONS, Reach
 from schemas.api.conditions import TagRow
-from schemas.conditions.intervals import Intervals, Key, TagStatus
-from schemas.conditions.rows import FLAT, intervals_of_rows
+from schemas.conditions.intervals import FLAT, Intervals, Key, TagStatus, intervals_of_rows
 
 if TYPE_CHECKING:
     import httpx

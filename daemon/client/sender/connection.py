@@ -7,7 +7,7 @@ import ssl
 from typing import Protocol, cast
 
 from daemon.web.keepalive import Watch
-from schemas.checking.networks import host_and_port
+from schemas.checking.addresses import host_and_port
 from schemas.wire import ACKNOWLEDGEMENT, ANSWER_MAX, GOODBYE, Answer, Greeting, ProtocolError, parse_answer
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from daemon.client.sender.connection import Connection, ConnectionLost, SenderError, greet
 from daemon.client.sender.stream import Stream
 from daemon.web.rates import Backoff
-from schemas.checking.networks import host_and_port
+from schemas.checking.addresses import host_and_port
 from schemas.readings import Array
 from schemas.wire import (
     SENDER_MAX,

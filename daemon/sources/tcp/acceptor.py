@@ -16,7 +16,7 @@ from daemon.core.process import descriptors
 from daemon.core.supervision.fail_stop import fail_stop
 from daemon.sources.limits.networks import Networks
 from daemon.sources.tcp.connection import Connection
-from schemas.checking.networks import host_and_port
+from schemas.checking.addresses import host_and_port
 
 BACKLOG = 1024
 """Connections the kernel holds until they are accepted: all instruments of a machine may connect at once."""

@@ -18,7 +18,7 @@ from daemon.sources.tcp.acceptor import Acceptor, MakesListening
 from daemon.sources.tcp.admission import Admission
 from daemon.sources.tcp.connection import Connection
 from schemas.api.status import SourceStatus
-from schemas.checking.networks import host_and_port
+from schemas.checking.addresses import host_and_port
 from schemas.config import TcpSource as TcpConfig
 from schemas.readings import Array
 from schemas.sessions import session_key

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from daemon.core.supervision.fail_stop import fail_stop
-from schemas.checking.networks import host_and_port
+from schemas.checking.addresses import host_and_port
 from schemas.wire import DATAGRAM_MAX
 
 DATAGRAMS_AT_ONCE = 256

@@ -11,7 +11,7 @@ from daemon.sources.parsing import parsed
 from daemon.sources.udp.datagram_numbers import DatagramNumbers
 from daemon.sources.udp.receiver import Address, MakesReceiving, Receiver
 from schemas.api.status import SourceStatus
-from schemas.checking.networks import host_and_port
+from schemas.checking.addresses import host_and_port
 from schemas.config import UdpSource as UdpConfig
 from schemas.wire import ErrorCode, ProtocolError, parse_datagram
 

@@ -23,7 +23,7 @@ from daemon.tools.answers import print_answer
 from daemon.tools.console import FILE_WIDTH
 from daemon.tools.options import App, AsJson, ConfigFile, Connection, Credentials
 from schemas.api.alarms import SHELVED_MOST_S, Alarms
-from schemas.api.events import EventList
+from schemas.api.control import EventList
 from schemas.api.status import Event
 from schemas.states import Severity
 

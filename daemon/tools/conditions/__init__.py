@@ -1,4 +1,4 @@
 """The commands `triggerlog conditions ...`.
 
-Read `command`, then `files` (import and export of a tag, in columns) and `listing` (rows for people and as JSON).
+Read `command`, then `files` (import and export of a tag, in columns) and `calibrations`.
 """

@@ -11,8 +11,7 @@ from backends.conditions import ConditionsStore
 from daemon.core.configuration import LoadedConfig
 from daemon.core.configuration.database import conditions_store_of
 from schemas.conditions.calibration import BUTTONS, KIND, BpmInstrument, BpmPayload
-from schemas.conditions.intervals import END, Key, TagStatus
-from schemas.conditions.rows import intervals_of_rows
+from schemas.conditions.intervals import END, Key, TagStatus, intervals_of_rows
 
 GAIN_SPREAD, OFFSET_MM, ROTATION_RAD = 0.01, 0.1, 0.005
 """Standard deviations: of a button's gain from 1, of a monitor's offset, and of its rotation."""

@@ -22,9 +22,16 @@ from daemon.tools.console import ProgressBar, make_console
 from daemon.tools.options import App, AsJson, ConditionsConnection, File
 from schemas.api.conditions import TagRow
 from schemas.checking.problems import suggestion
-from schemas.conditions.differences import Difference, differences
-from schemas.conditions.intervals import END, LARGEST, Intervals, Key, TagStatus
-from schemas.conditions.rows import intervals_of_rows
+from schemas.conditions.intervals import (
+    END,
+    LARGEST,
+    Difference,
+    Intervals,
+    Key,
+    TagStatus,
+    differences,
+    intervals_of_rows,
+)
 
 app = App(
     name="conditions",

@@ -23,7 +23,7 @@ from schemas.api.folders import FolderColumn, FolderDetails, NewChannels, NewFol
 from schemas.checking.dsn import Feature
 from schemas.checking.problems import listed
 from schemas.folders.blocks import OPEN
-from schemas.folders.columns import values_of
+from schemas.folders.bodies import values_of
 from schemas.folders.folders import FolderKind, FolderLayout, block_dtype
 from schemas.readings import Array
 

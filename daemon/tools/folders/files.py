@@ -18,7 +18,7 @@ from daemon.tools.export.exporting import folder_time
 from schemas.api.folders import FolderDetails
 from schemas.checking.problems import listed, printable, suggestion
 from schemas.conditions.rules import ConditionsRefused
-from schemas.folders.columns import block_of
+from schemas.folders.bodies import block_of
 from schemas.folders.folders import Column
 from schemas.readings import Array
 

@@ -13,7 +13,7 @@ from daemon.client.sender import Sender, SenderError
 from daemon.tools.simulate.plan import Numbering, SettingsError, SimulateSettings
 from daemon.tools.simulate.report import SimulateReport
 from daemon.tools.simulate.stream import GroupStream, Link
-from schemas.checking.networks import host_and_port
+from schemas.checking.addresses import host_and_port
 from schemas.readings import Array, InstrumentGroup
 from schemas.wire import Answer, ProtocolError, datagram_header, records_a_datagram
 

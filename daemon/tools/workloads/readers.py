@@ -12,8 +12,7 @@ from daemon.core.outcome import CommandFailed, examples
 from daemon.tools.answers import print_answer
 from daemon.tools.options import App, AsJson, Connection
 from schemas.api.status import GovernorStatus, ReaderStatus, Status
-from schemas.config.readers import GovernorConfig
-from schemas.config.workloads import MOST_CLIENTS, Workload, WorkloadKind
+from schemas.config.workloads import MOST_CLIENTS, GovernorConfig, Workload, WorkloadKind
 
 app = App(name="readers", help="List, start or stop the reader workloads of a daemon.", no_args_is_help=True)
 

@@ -20,7 +20,7 @@ from daemon.pipeline.pipeline import Pipeline
 from daemon.workloads.readers.manager import Readers
 from daemon.workloads.readers.messages import Admission
 from schemas.api.status import GovernorStatus
-from schemas.config.readers import GovernorConfig
+from schemas.config.workloads import GovernorConfig
 from schemas.readings import Array
 from schemas.states import GovernorState
 

@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dashboard.feed.conditions import ConditionsServer
-from schemas.conditions.differences import Difference, differences
-from schemas.conditions.intervals import Intervals
-from schemas.conditions.rows import intervals_of_rows
+from schemas.conditions.intervals import Difference, Intervals, differences, intervals_of_rows
 
 MOST_INTERVALS = 60_000
 """Of one list, and of both tags together: what is more is not asked for, because reading it would hold up the page."""

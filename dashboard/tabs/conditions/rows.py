@@ -9,8 +9,7 @@ from dashboard.tabs.conditions.words import key_words
 from dashboard.tabs.tables import Cell, Row, cell, row
 from dashboard.words import NONE, count, counted, moment, number, size
 from schemas.api.conditions import ConditionsClients, ConditionsUse, TagRow
-from schemas.conditions.differences import Difference, Payload
-from schemas.conditions.intervals import Key, TagStatus
+from schemas.conditions.intervals import Difference, Key, Payload, TagStatus
 
 GLYPHS = {TagStatus.UNLOCKED: "○", TagStatus.LOCKED: "◐", TagStatus.FROZEN: "●"}
 

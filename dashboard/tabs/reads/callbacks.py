@@ -12,8 +12,7 @@ from dashboard.tabs.reads.rows import CEILINGS, ceilings, governor_words, runnin
 from dashboard.tabs.reads.snapshots import callbacks as snapshots
 from dashboard.tabs.tables import pressed
 from dashboard.tabs.workloads import does_not_take, group_options, suggested, words_of
-from schemas.config.readers import GovernorConfig
-from schemas.config.workloads import Workload, WorkloadKind
+from schemas.config.workloads import GovernorConfig, Workload, WorkloadKind
 
 
 def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:

@@ -10,8 +10,7 @@ from dashboard.tabs.parts import aria, chart_panel, panel_head, tick
 from dashboard.tabs.reads.snapshots.layout import snapshot_panels
 from dashboard.tabs.tables import Column, columns, table
 from dashboard.tabs.workloads import workload_fields
-from schemas.config.readers import GovernorConfig
-from schemas.config.workloads import Workload
+from schemas.config.workloads import GovernorConfig, Workload
 
 WORKLOADS = [
     Column(name="name", label="Workload", width=100, wide=True),

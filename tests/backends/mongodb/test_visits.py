@@ -14,7 +14,7 @@ from backends import open_visit_store
 from backends.base import BatchRejected, SchemaMismatch, StoreError
 from backends.mongodb.server.errors import check_answer, check_index
 from backends.mongodb.visits import packs
-from backends.mongodb.visits.formats import key_bytes, row_format
+from backends.mongodb.visits.rows import key_bytes, row_format
 from backends.visits.base import VisitStore
 from schemas.config import DatabaseConfig, VisitsConfig
 from schemas.visits.tables import (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from schemas.api.alarms import Alarms
-from schemas.api.problem import Problem
+from schemas.api.model import Problem
 from tests.daemon.api.test_api import SHORT, WITH_TOKEN, facts, served
 
 PATH = "/api/v1/alarms"

@@ -37,7 +37,7 @@ from daemon.telemetry.status.storage import StorageReport
 from daemon.telemetry.status.stream import StatusStream
 from daemon.telemetry.store import Growth, StoreReport
 from daemon.web.tls import Identity
-from schemas.api.problem import Problem
+from schemas.api.model import Problem
 from schemas.api.status import Shortfall, Status
 from schemas.api.storage import Storage
 from schemas.batch import Batch, Durability

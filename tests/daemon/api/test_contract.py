@@ -10,7 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from backends.base import StoreUnavailable
 from daemon.api.app import ROUTES, make_app
-from schemas.api.problem import Problem
+from schemas.api.model import Problem
 from tests.daemon.api.test_api import GROUP, TOKEN, WITH_TOKEN, Served, served
 from tests.support.pipelines import eventually
 from tests.support.readings import make_block, time_of

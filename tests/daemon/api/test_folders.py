@@ -17,7 +17,7 @@ from backends.folders.base import FoldersStore
 from daemon.api.folders import BLOCK_BYTES, COLUMNS_BYTES
 from daemon.folders.opened import OpenedFolders
 from schemas.api.folders import FolderDetails, FolderTree, Inserted, IntervalColumns, SourcePosition
-from schemas.api.problem import Problem
+from schemas.api.model import Problem
 from schemas.config import DatabaseConfig, FoldersConfig
 from schemas.folders.blocks import OPEN
 from schemas.folders.folders import Column, block_dtype

@@ -9,7 +9,7 @@ import pytest
 
 from backends.base import StoreUnavailable
 from schemas.api.marks import MarkKept, Marks
-from schemas.api.problem import Problem
+from schemas.api.model import Problem
 from schemas.api.status import Status
 from schemas.marks import Mark
 from tests.daemon.api.test_api import WITH_TOKEN, Served, served

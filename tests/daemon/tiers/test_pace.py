@@ -5,7 +5,7 @@ import pytest
 
 from daemon.tiers.pace import MIB, Allowance, Paced
 from daemon.workloads.readers.governor import LEAST_DOSE, NOTHING_SEEN, Seen
-from schemas.config.readers import GovernorConfig
+from schemas.config.workloads import GovernorConfig
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from daemon.web.errors import Denial
 from daemon.web.http import IdleConnections, LimitedServer, Limits, bound
 from daemon.web.rates import ADDRESSES, KINDS, LINES, Rates, SeldomLines
 from daemon.web.tls import Identity, client_context
-from schemas.api.problem import Problem
+from schemas.api.model import Problem
 from tests.support.certificates import Authority
 from tests.support.listening import eventually
 

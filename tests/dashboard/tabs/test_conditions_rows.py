@@ -15,8 +15,7 @@ from dashboard.tabs.conditions.rows import (
     tags_note,
 )
 from schemas.api.conditions import ConditionsClient, ConditionsClients, ConditionsUse, TagRow
-from schemas.conditions.differences import Difference, Payload
-from schemas.conditions.intervals import Key
+from schemas.conditions.intervals import Difference, Key, Payload
 
 
 def tag(name: str, status: str, updated: str, **changes: Any) -> TagRow:

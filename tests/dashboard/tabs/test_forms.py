@@ -5,9 +5,8 @@ from typing import Any
 from dashboard.tabs.forms import Field, checked, elsewhere, errors, field_id, fields, inputs, taken, without
 from dashboard.tabs.workloads import FIELDS, does_not_take, suggested, workload_fields
 from dashboard.zone import time_ns
-from schemas.config.readers import GovernorConfig
 from schemas.config.visits import VisitsConfig
-from schemas.config.workloads import OWN_FIELDS, Workload, WorkloadKind
+from schemas.config.workloads import OWN_FIELDS, GovernorConfig, Workload, WorkloadKind
 from schemas.marks import Mark
 from tests.page.served import snapshot
 

@@ -5,8 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.conditions.differences import Payload, differences
-from schemas.conditions.intervals import END, Intervals, Key
+from schemas.conditions.intervals import END, Intervals, Key, Payload, differences
 from tests.support.calibrations import intervals_of
 
 CELLS = 12

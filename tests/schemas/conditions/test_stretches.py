@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.conditions.intervals import END, Key
-from schemas.conditions.stretches import stretches, valid_at
+from schemas.conditions.intervals import END, Key, stretches, valid_at
 from tests.support.calibrations import intervals_of
 
 keys = st.builds(Key, st.integers(0, 4), st.integers(0, 6))

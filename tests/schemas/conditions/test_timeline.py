@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.conditions.intervals import END, Key
-from schemas.conditions.timeline import Assigned, Breakpoint, assign
+from schemas.conditions.rules import Assigned, Breakpoint, assign
 
 CELLS = 20
 spans = st.tuples(st.integers(0, CELLS - 1), st.none() | st.integers(1, CELLS)).filter(

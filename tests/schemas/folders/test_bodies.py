@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from daemon.core.words import cell, text_of
 from schemas.conditions.rules import ConditionsRefused, RefusalKind
 from schemas.folders.blocks import OPEN
-from schemas.folders.bodies import as_csv, as_json, as_npy, from_npy, from_records
-from schemas.folders.columns import block_of
+from schemas.folders.bodies import as_csv, as_json, as_npy, block_of, from_npy, from_records
 from schemas.folders.folders import Column, Folder, FolderKind, FolderLayout
 from schemas.readings import CHANNEL_DTYPES, Array
 

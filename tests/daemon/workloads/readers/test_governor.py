@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from daemon.workloads.readers.governor import LEAST_DOSE, Governor, Seen, shared_out
 from daemon.workloads.readers.messages import Admission
-from schemas.config.readers import GovernorConfig
+from schemas.config.workloads import GovernorConfig
 
 CEILING_MS = 50.0
 BOTH = {"scan": 4, "history": 4}
