@@ -1,4 +1,4 @@
-"""What is wrong with a database, and how to fix it, in the same words whatever the database.
+"""Errors of databases, and how to fix them, in the same words whatever the database.
 
 In order: what is stored differs from the configuration; a certificate is not trusted; a login is turned away, or an
 answer takes too long; a period is not dropped; a row is no mark.

@@ -230,9 +230,6 @@ class MysqlConditionsStore(MysqlSessionStore[MysqlConditionsSession], SqlConditi
         ]
 
 
-__all__ = ["MysqlConditionsStore", "open_conditions_store"]
-
-
 def open_conditions_store(
     database: DatabaseConfig, *, schema: str, state_dir: Path, password: str | None = None, connections: int = 4
 ) -> MysqlConditionsStore:

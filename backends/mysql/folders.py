@@ -162,9 +162,6 @@ class MysqlFoldersStore(MysqlSessionStore[MysqlFoldersSession], SqlFoldersStore[
             yield session
 
 
-__all__ = ["MysqlFoldersStore", "open_folders_store"]
-
-
 def open_folders_store(
     database: DatabaseConfig, *, schema: str, state_dir: Path, password: str | None = None, connections: int = 4
 ) -> MysqlFoldersStore:

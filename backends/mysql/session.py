@@ -3,7 +3,7 @@
 import asyncio
 import re
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, TypeVar
 
@@ -36,6 +36,8 @@ STATEMENT_BYTES = 1 << 20
 class MysqlSession(SqlSession):
     """A connection. timeout_s: after it a call is given up, and the connection with it."""
 
+    begins: ClassVar[Mapping[str, str]] = BEGIN
+
     def __init__(self, connection: Connection, schema: str, timeout_s: float) -> None:
         self._schema = schema
         self._timeout_s = timeout_s
@@ -48,14 +50,6 @@ class MysqlSession(SqlSession):
     def terminate(self) -> None:
         """End the connection now."""
         self.connection.terminate()
-
-    async def begin(self, kind: str) -> None:
-        """Begin a transaction."""
-        await self.run(BEGIN[kind])
-
-    async def end(self, *, commit: bool) -> None:
-        """Commit the transaction, or roll it back."""
-        await self.run("COMMIT" if commit else "ROLLBACK")
 
     async def fetch(self, text: str, *values: Any) -> Rows:
         """The rows that a query finds."""

@@ -183,9 +183,6 @@ class PostgresqlConditionsStore(
         return [f"CREATE SEQUENCE {quoted(self._schema, IDS)}", f"INSERT INTO {detaching} VALUES (1)"]
 
 
-__all__ = ["PostgresqlConditionsStore", "open_conditions_store"]
-
-
 def open_conditions_store(
     database: DatabaseConfig, *, schema: str, state_dir: Path, password: str | None = None, connections: int = 4
 ) -> PostgresqlConditionsStore:

@@ -168,9 +168,6 @@ class PostgresqlFoldersStore(
             yield session
 
 
-__all__ = ["PostgresqlFoldersStore", "open_folders_store"]
-
-
 def open_folders_store(
     database: DatabaseConfig, *, schema: str, state_dir: Path, password: str | None = None, connections: int = 4
 ) -> PostgresqlFoldersStore:

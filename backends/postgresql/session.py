@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
@@ -32,6 +32,8 @@ FEW = 64
 class PostgresqlSession(SqlSession):
     """A connection. timeout_s: after it a call is given up, and the connection with it."""
 
+    begins: ClassVar[Mapping[str, str]] = BEGIN
+
     def __init__(self, connection: Connection, schema: str, timeout_s: float) -> None:
         self._schema = schema
         self._timeout_s = timeout_s
@@ -50,14 +52,6 @@ class PostgresqlSession(SqlSession):
         """The connection, for one call."""
         async with asyncio.timeout(self._timeout_s):
             yield self.connection
-
-    async def begin(self, kind: str) -> None:
-        """Begin a transaction."""
-        await self.run(BEGIN[kind])
-
-    async def end(self, *, commit: bool) -> None:
-        """Commit the transaction, or roll it back."""
-        await self.run("COMMIT" if commit else "ROLLBACK")
 
     async def fetch(self, text: str, *values: Any) -> Rows:
         """The rows that a query finds."""

@@ -14,11 +14,21 @@ import sqlalchemy as sa
 from backends.base import StoreBusy
 from backends.columns.windows import between as readings_between
 from backends.columns.windows import in_order, rows_to_know, see_not_too_large, within
-from backends.decimation import Stretch, figures_of, in_steps, parts_of, together
+from backends.decimation import (
+    Stretch,
+    figures_across,
+    figures_of,
+    in_steps,
+    means_across,
+    parts_of,
+    together,
+)
 from backends.questions import Questions
 from backends.sql import selects
 from backends.sql.connection import C
 from backends.sql.tables import GroupTables
+from schemas.batch import Layout
+from schemas.decimation import Decimated
 from schemas.ledger import ledger_dtype
 from schemas.queries import TOTALS, Figures, Means, SkippedTriggers, Totals, WindowReadings
 from schemas.readings import Array
@@ -105,23 +115,48 @@ class SqlQuestions(Questions, Generic[C]):
 
 Use = Callable[[Array], None]
 Readings = Callable[[Means, Use], Awaitable[None]]
-Reduced = Callable[[int, int], Awaitable[Array]]
+Reduced = Callable[[int, int, int | None], Awaitable[Array]]
 
 ROWS = 200_000
 """About so many figures are asked for at once, of whatever buckets the steps are made."""
 
 
-async def figures_of_stretch(query: Means | Figures, stretch: Stretch, readings: Readings, reduced: Reduced) -> Array:
-    """The figures of a stretch, in its steps: `reduced_dtype(group)`, by time and instrument.
+async def answer_across(
+    query: Means | Figures,
+    account: Iterable[Decimated],
+    layout: Layout,
+    *,
+    raw: Callable[[Means], Awaitable[Array]],
+    readings: Readings,
+    reduced: Reduced,
+) -> Array:
+    """Answer `Means` or `Figures` within one snapshot, also of what was reduced.
 
-    readings: hands on, in chunks, all readings of the rows that may have some in the time of a question. reduced:
-    figures of buckets that begin within a stretch of time, of the instrument alone that is asked about.
+    Args:
+        query: what is asked.
+        account: of the group.
+        layout: of the group.
+        raw: answers of readings that are there.
+        readings: hands on, in chunks, all readings of the rows that may have some in the time of a question.
+        reduced: returns figures of buckets that begin within a stretch of time, of one instrument, or of all for None.
+
     """
+
+    async def of_stretch(stretch: Stretch) -> Array:
+        return await _figures_of_stretch(query, stretch, readings, reduced)
+
+    if isinstance(query, Figures):
+        return await figures_across(query, account, of_stretch=of_stretch)
+    return await means_across(query, account, layout, raw=raw, of_stretch=of_stretch)
+
+
+async def _figures_of_stretch(query: Means | Figures, stretch: Stretch, readings: Readings, reduced: Reduced) -> Array:
+    """Return the figures of a stretch, in its steps: `reduced_dtype(group)`, by time and instrument."""
     group, step_ns = query.group, stretch.step_ns
     instrument = query.instrument if isinstance(query, Figures) else None
     found = []
     for start_ns, end_ns in parts_of(stretch, ROWS // (group.size if instrument is None else 1)):
-        found.append(await asyncio.to_thread(in_steps, await reduced(start_ns, end_ns), group, step_ns))
+        found.append(await asyncio.to_thread(in_steps, await reduced(start_ns, end_ns, instrument), group, step_ns))
     figures = await asyncio.to_thread(together, found, group)
 
     def add(some: Array) -> None:

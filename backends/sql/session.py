@@ -6,9 +6,9 @@ Statements have their values as $1, $2, ...; each as often, and in whatever orde
 import asyncio
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import sqlalchemy as sa
 
@@ -24,7 +24,12 @@ Rows = Sequence[Sequence[Any]]
 
 
 class SqlSession(ABC):
-    """One connection, used by one caller at a time."""
+    """One connection, used by one caller at a time.
+
+    begins: the statement that begins a transaction, for WRITE and READ.
+    """
+
+    begins: ClassVar[Mapping[str, str]]
 
     @abstractmethod
     def quoted(self, table: str) -> str:
@@ -34,13 +39,13 @@ class SqlSession(ABC):
     def terminate(self) -> None:
         """End the connection now."""
 
-    @abstractmethod
     async def begin(self, kind: str) -> None:
         """Begin a transaction: WRITE or READ."""
+        await self.run(self.begins[kind])
 
-    @abstractmethod
     async def end(self, *, commit: bool) -> None:
         """Commit the transaction, or roll it back."""
+        await self.run("COMMIT" if commit else "ROLLBACK")
 
     @abstractmethod
     async def fetch(self, text: str, *values: Any) -> Rows:

@@ -1,14 +1,14 @@
-"""The connection of one store of visits in a SQL database, which may hold the schema for a run."""
+"""Stores of visits in SQL databases: each has one connection, which may hold the schema for a run."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from functools import partial
 
 from backends.base import StoreError, StoreUnavailable
 from backends.sql.connection import DEAD_S, C, Driver, LockNotGranted, OwnedConnection
 from backends.visits.base import StatementTooLong, VisitsLocked
-from backends.visits.store import Limits, is_away, watched
+from backends.visits.store import Limits, SessionVisitStore, is_away, watched
 
 HOLD_TIMEOUT_S = 5.0
 """A server may need a moment to notice that the run before us was killed."""
@@ -118,3 +118,24 @@ class VisitConnection(OwnedConnection[C]):
         if was_at_work:
             return StatementTooLong(late_s)
         return StoreUnavailable(f"{self.target} has lost the connection that waited {late_s:g} s for its answer")
+
+
+class SqlVisitStore(SessionVisitStore[C]):
+    """The part of a store of visits that all SQL databases share."""
+
+    _connection: VisitConnection[C]
+
+    async def close(self) -> None:
+        """Give back the connection."""
+        await self._connection.close()
+
+    async def hold(self) -> None:
+        """Keep every other store from holding the schema."""
+        await self._connection.hold()
+
+    async def release(self) -> None:
+        """Hold it no longer."""
+        await self._connection.release()
+
+    def _session(self) -> AbstractAsyncContextManager[C]:
+        return self._connection.session(self._connection.limits.session_s)

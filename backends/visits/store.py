@@ -1,4 +1,4 @@
-"""What the databases' stores of visits have in common: a session, and in it the tables of the index mode.
+"""The part of a store of visits that all databases share: a session, and in it the tables of the index mode.
 
 What must not change between runs into one schema is kept as JSON in VisitSettings, and compared. What takes long is no
 outage, as long as the server answers another connection (decision 0065).

@@ -1,4 +1,4 @@
-"""What the daemon did and does by command: runs announced, dead letters retried, reader workloads, and its events."""
+"""Commands and what they changed: runs announced, dead letters retried, reader workloads; and a daemon's events."""
 
 from pydantic import Field, RootModel
 

@@ -1,4 +1,4 @@
-"""What all answers share, and the body of every answer that is an error."""
+"""The model of all answers, and the body of every answer that is an error."""
 
 from collections.abc import Sequence
 

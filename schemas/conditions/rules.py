@@ -1,4 +1,4 @@
-"""What may be attached to a list of a tag, by the tag's status, how a refusal is said, and what attaching changes.
+"""Rules of lists: what may be attached, by the status of the tag, how it is refused, and what attaching changes.
 
 The rules are those of the reference conditions database, as they are meant (docs/conditions.md names where it does
 otherwise).

@@ -14,7 +14,7 @@ import numpy as np
 from backends.columns.filling import Columns
 from backends.columns.reductions import means_of, reducer_of, sums_dtype
 from backends.columns.stored import slack
-from backends.decimation import Stretch, figures_across, means_across, together
+from backends.decimation import together
 from backends.mysql.protocol.connection import Connection
 from backends.mysql.protocol.records import (
     EXACT,
@@ -29,7 +29,7 @@ from backends.mysql.protocol.sql import compiled, quoted
 from backends.mysql.retention import tables_there
 from backends.sql.accounting import select_decimated
 from backends.sql.decimation import decimated_of
-from backends.sql.reading import figures_of_stretch
+from backends.sql.reading import answer_across
 from backends.sql.tables import GroupTables, reduced_columns
 from schemas.batch import Layout
 from schemas.queries import Aggregate, Figures, Means, Reduction, aggregate_dtype
@@ -82,15 +82,8 @@ async def _across(connection: Connection, tables: GroupTables, query: Means | Fi
     async def readings(part: Means, use: Callable[[Array], None]) -> None:
         await _in_chunks(connection, tables, part, use)
 
-    async def of_stretch(stretch: Stretch) -> Array:
-        instrument = query.instrument if isinstance(query, Figures) else None
-        of_buckets = partial(reduced, connection, tables, instrument=instrument)
-        return await figures_of_stretch(query, stretch, readings, of_buckets)
-
-    if isinstance(query, Figures):
-        return await figures_across(query, account, of_stretch=of_stretch)
-    raw = partial(_raw, connection, tables)
-    return await means_across(query, account, tables.layout, raw=raw, of_stretch=of_stretch)
+    raw, figures = partial(_raw, connection, tables), partial(reduced, connection, tables)
+    return await answer_across(query, account, tables.layout, raw=raw, readings=readings, reduced=figures)
 
 
 async def _raw(connection: Connection, tables: GroupTables, query: Reduction) -> Array:

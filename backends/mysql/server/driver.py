@@ -1,4 +1,4 @@
-"""What the SQL stores need of aiomysql: locks by name, which go with the connection that holds them, are part of it."""
+"""The driver of the SQL stores, over aiomysql, and locks by name, which go with the connection that holds them."""
 
 import hashlib
 import math

@@ -20,10 +20,10 @@ from backends.mysql.visits.rows import RowTables
 from backends.mysql.visits.session import SESSION_DRIVER, Session, interrupt, open_session
 from backends.mysql.visits.tables import create_compactions, create_tables, create_view, sizes_of
 from backends.sql.connection import LockNotGranted
-from backends.sql.visits import VisitConnection
+from backends.sql.visits import SqlVisitStore, VisitConnection
 from backends.visits.base import VisitDone, VisitsLost, see_nothing_lost
 from backends.visits.rows import SECONDS, STEP_TABLES
-from backends.visits.store import Limits, SessionVisitStore, check_settings, settings_of
+from backends.visits.store import Limits, check_settings, settings_of
 from schemas.api.visits import TableSize
 from schemas.config import DatabaseConfig
 from schemas.config.visits import VisitsConfig
@@ -37,7 +37,7 @@ NO_SUCH = (1049, 1146)
 LOCK_TIMEOUT_S = 30
 
 
-class MysqlVisitStore(SessionVisitStore[Session]):
+class MysqlVisitStore(SqlVisitStore[Session]):
     """Visits in MariaDB 10.6 or MySQL 8.0, or newer; its methods promise what `VisitStore` says.
 
     Durability is the server's own (innodb_flush_log_at_trx_commit): no session can ask for another.
@@ -128,18 +128,6 @@ class MysqlVisitStore(SessionVisitStore[Session]):
         with login_refused():
             async with self._session():
                 pass
-
-    async def close(self) -> None:
-        """Give back the connection."""
-        await self._connection.close()
-
-    async def hold(self) -> None:
-        """Keep every other store from holding the schema."""
-        await self._connection.hold()
-
-    async def release(self) -> None:
-        """Hold it no longer."""
-        await self._connection.release()
 
     async def last_visit(self) -> VisitRecord | None:
         """The last visit that is done."""
@@ -333,9 +321,6 @@ class MysqlVisitStore(SessionVisitStore[Session]):
         # When something goes wrong the connection ends, and the lock goes with it.
         yield
         await release(session.connection, name)
-
-    def _session(self) -> AbstractAsyncContextManager[Session]:
-        return self._connection.session(self._connection.limits.session_s)
 
     def _long_session(self) -> AbstractAsyncContextManager[Session]:
         return self._connection.session(None)

@@ -13,7 +13,6 @@ import numpy as np
 import sqlalchemy as sa
 
 from backends.columns.reductions import reducer_of, starts_of
-from backends.decimation import Stretch, figures_across, means_across
 from backends.postgresql.protocol import output
 from backends.postgresql.protocol.connection import Connection
 from backends.postgresql.protocol.copy import RowFormat, decode_reduced
@@ -21,7 +20,7 @@ from backends.postgresql.protocol.sql import compiled, quoted
 from backends.sql import selects
 from backends.sql.accounting import select_decimated
 from backends.sql.decimation import decimated_of
-from backends.sql.reading import figures_of_stretch
+from backends.sql.reading import answer_across
 from backends.sql.tables import GroupTables, reduced_columns
 from schemas.batch import Layout
 from schemas.decimation import reduced_dtype
@@ -42,15 +41,8 @@ async def answer(connection: Connection, tables: GroupTables, query: Reduction |
         async def readings(part: Means, use: Callable[[Array], None]) -> None:
             await output.readings_in_chunks(connection, tables, _within(tables, part), use)
 
-        async def of_stretch(stretch: Stretch) -> Array:
-            instrument = query.instrument if isinstance(query, Figures) else None
-            of_buckets = partial(reduced, connection, tables, instrument=instrument)
-            return await figures_of_stretch(query, stretch, readings, of_buckets)
-
-        if isinstance(query, Figures):
-            return await figures_across(query, account, of_stretch=of_stretch)
-        raw = partial(_raw, connection, tables)
-        return await means_across(query, account, tables.layout, raw=raw, of_stretch=of_stretch)
+        raw, figures = partial(_raw, connection, tables), partial(reduced, connection, tables)
+        return await answer_across(query, account, tables.layout, raw=raw, readings=readings, reduced=figures)
 
 
 async def _raw(connection: Connection, tables: GroupTables, query: Reduction) -> Array:

@@ -1,4 +1,4 @@
-"""What the SQL stores need of asyncpg, and advisory locks by name, which go with the connection that holds them."""
+"""The driver of the SQL stores, over asyncpg, and locks by name, which go with the connection that holds them."""
 
 from collections.abc import Sequence
 

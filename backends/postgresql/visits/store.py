@@ -5,7 +5,7 @@ A worker has one connection: made when needed, named to the server, given up whe
 
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 
 import asyncpg
@@ -19,9 +19,9 @@ from backends.postgresql.server.driver import DRIVER
 from backends.postgresql.server.embedded import EmbeddedPostgresql
 from backends.postgresql.server.errors import login_refused, taken_too_long, translated
 from backends.postgresql.visits.tables import STEPS, VISITS, VisitTables, create_or_check
-from backends.sql.visits import VisitConnection
+from backends.sql.visits import SqlVisitStore, VisitConnection
 from backends.visits.base import VisitDone, VisitsLost, see_nothing_lost
-from backends.visits.store import Limits, SessionVisitStore
+from backends.visits.store import Limits
 from schemas.api.visits import TableSize
 from schemas.batch import Durability
 from schemas.config import DatabaseConfig
@@ -129,9 +129,10 @@ SCAN = "SET LOCAL enable_seqscan = on"
 """For what really asks for whole tables."""
 
 
-class PostgresqlVisitStore(SessionVisitStore[Connection]):
+class PostgresqlVisitStore(SqlVisitStore[Connection]):
     """Store of visits in PostgreSQL 14 or newer; see `backends.visits.base.VisitStore` for what its methods promise."""
 
+    _connection: PostgresqlVisitConnection
     _tables: VisitTables
 
     def __init__(self, connection: PostgresqlVisitConnection, visits: VisitsConfig, tables: VisitTables) -> None:
@@ -141,9 +142,6 @@ class PostgresqlVisitStore(SessionVisitStore[Connection]):
         schema = visits.schema_name
         self._schema = quoted(schema)
         self._done, self._marks = quoted(schema, VISITS), quoted(schema, STEPS)
-
-    def _session(self) -> AbstractAsyncContextManager[Connection]:
-        return self._connection.session(self._connection.limits.session_s)
 
     @asynccontextmanager
     async def _long_session(self) -> AsyncIterator[Connection]:
@@ -164,18 +162,6 @@ class PostgresqlVisitStore(SessionVisitStore[Connection]):
         async with self._session() as connection:
             target = self._connection.target
             await create_or_check(connection, self._visits, self._tables, target, commits=commits)
-
-    async def close(self) -> None:
-        """Give back the connection."""
-        await self._connection.close()
-
-    async def hold(self) -> None:
-        """Keep every other store from holding the schema."""
-        await self._connection.hold()
-
-    async def release(self) -> None:
-        """Hold it no longer."""
-        await self._connection.release()
 
     async def last_visit(self) -> VisitRecord | None:
         """The last visit that is done."""

@@ -1,4 +1,4 @@
-"""What rows and packs have in common: the interface the store uses, SQL for the columns, views, and the schema.
+"""The part that rows and packs share: the interface the store uses, SQL for the columns, views, and the schema.
 
 The columns are declared once, in `schemas.visits.tables`. Views show packs by the paper's names, a row a record,
 decoded in plain SQL: right, and slower than a table. The records are little-endian, as numpy reads them without

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.decimation import LEAST_NS, figures_of, together
+from backends.decimation import FIRST_NS, figures_of, together
 from schemas.decimation import Bucket, Every, how_of, reduced_dtype
 from schemas.queries import answer_dtype
 from schemas.readings import Array
@@ -117,9 +117,9 @@ def test_an_infinite_value_is_in_the_mean_as_in_a_sum() -> None:
 
 
 def test_the_first_bucket_of_all_times_begins_with_them() -> None:
-    readings = readings_of([(0, LEAST_NS, 1.0, 1.0, 1, 1), (0, 2**63 - 1, 1.0, 1.0, 1, 1)])
+    readings = readings_of([(0, FIRST_NS, 1.0, 1.0, 1, 1), (0, 2**63 - 1, 1.0, 1.0, 1, 1)])
     figures = figures_of(readings, GROUP, 7)
-    assert figures["time_ns"].tolist() == [LEAST_NS, (2**63 - 1) // 7 * 7]
+    assert figures["time_ns"].tolist() == [FIRST_NS, (2**63 - 1) // 7 * 7]
 
 
 def test_a_way_is_read_as_it_is_written() -> None:
