@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from backends.base import BatchRejected, StoreBusy, StoreError, StoreUnavailable
 from daemon.conditions.reads import Answer, Reads
 from daemon.web.access import OPEN
-from daemon.web.errors import ApiError, defect, header, http_problem, invalid_request
+from daemon.web.errors import DOCS, ApiError, defect, header, http_problem, invalid_request
 from daemon.web.headers import takes_gzip
 from schemas.api.model import Problem
 from schemas.checking.problems import printable, suggestion
