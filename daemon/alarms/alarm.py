@@ -1,11 +1,15 @@
 """Alarms and their severity."""
 
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
 from schemas.states import AlarmCause as Cause
 
-__all__ = ["Alarm", "Cause", "Severity"]
+__all__ = ["Alarm", "Cause", "Severity", "named", "ranked"]
+
+LISTED_MOST = 3
+"""Groups that an alarm lists; of more it tells their number and the worst."""
 
 
 class Severity(IntEnum):
@@ -44,3 +48,17 @@ class Alarm:
     def key(self) -> str:
         """By which people name it."""
         return f"{self.cause} {self.subject}" if self.subject else self.cause.value
+
+
+def named(groups: Collection[str]) -> str:
+    """Return the names of some groups; of many their number and the first."""
+    return ", ".join(groups) if len(groups) <= LISTED_MOST else f"{len(groups)} groups, {next(iter(groups))} the first"
+
+
+def ranked(figures: Mapping[str, float], words: Callable[[float], str]) -> str:
+    """Return groups with a figure each; of many their number, the range, and the worst: the one with the greatest."""
+    if len(figures) <= LISTED_MOST:
+        return ", ".join(f"{name} {words(figure)}" for name, figure in figures.items())
+    low, high = words(min(figures.values())), words(max(figures.values()))
+    between = f"{low} each" if low == high else f"{low} to {high}, worst {max(figures, key=figures.__getitem__)}"
+    return f"{len(figures)} groups: {between}"

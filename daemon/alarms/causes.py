@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from daemon.alarms import gaps, limits, services
-from daemon.alarms.alarm import Alarm, Cause, Severity
+from daemon.alarms.alarm import Alarm, Cause, Severity, named
 from daemon.alarms.limits import Known, lasting
 from schemas.api.status import Shortfall, Status
 from schemas.batch import Durability
@@ -123,7 +123,7 @@ def _unwritten(status: Status) -> Iterator[Alarm]:
         yield Alarm(
             cause=Cause.JOURNAL,
             severity=Severity.WARNING if status.store.available else Severity.CRITICAL,
-            text=f"The journal takes nothing ({', '.join({**journals, **logs})}): {'; '.join(problems)}",
+            text=f"The journal takes nothing ({named({**journals, **logs})}): {'; '.join(problems)}",
             fix="Make room (`journal.max_mib`, the disk of the state folder), or repair the disk; it is tried again "
             "each second. Until then nothing is acknowledged as `received` before the database has it.",
             after_s=limits.AFTER_S,
@@ -137,7 +137,7 @@ def _held_back(status: Status) -> Iterator[Alarm]:
         yield Alarm(
             cause=Cause.BACKPRESSURE,
             severity=Severity.CRITICAL,
-            text=f"Senders are held back ({', '.join(waiting)}): as much waits for the database as may",
+            text=f"Senders are held back ({named(waiting)}): as much waits for the database as may",
             fix="TCP senders wait and lose nothing, datagrams are refused. See what slows the database.",
             groups=tuple(waiting),
         )
@@ -158,7 +158,7 @@ def _durability(status: Status) -> Iterator[Alarm]:
             cause=Cause.DURABILITY,
             subject=asked[0],
             severity=Severity.WARNING,
-            text=f"Durability {' and '.join(asked)} is not kept ({', '.join(groups)}): {shortfall.problem}",
+            text=f"Durability {' and '.join(asked)} is not kept ({named(groups)}): {shortfall.problem}",
             fix=f"{shortfall.fix[:1].upper()}{shortfall.fix[1:]}. Until then a crash of the server may take "
             "readings it acknowledged.",
             groups=tuple(groups),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from daemon.alarms.alarm import Alarm, Cause, Severity
+from daemon.alarms.alarm import Alarm, Cause, Severity, named, ranked
 from daemon.alarms.limits import Known, eased, lasting
 from schemas.api.status import BRIEF_RUNS_MOST, LATELY_S, GroupStatus, Status
 
@@ -38,7 +38,7 @@ def lost(status: Status, known: Known) -> Iterator[Alarm]:
     yield Alarm(
         cause=Cause.LOST,
         severity=Severity.WARNING if hows["datagrams"] == sum(hows.values()) else Severity.CRITICAL,
-        text=f"Readings lost {LATELY}: {_named(over)}"
+        text=f"Readings lost {LATELY}: {ranked(over, '{:,}'.format)}"
         f" ({', '.join(HOWS.get(how, OTHER_HOW).format(count, how) for how, count in hows.items() if count)})",
         fix=next((fix for how, fix in FIXES.items() if hows[how]), OTHER_FIX),
         extent=sum(over.values()),
@@ -63,7 +63,7 @@ def skipped(status: Status, known: Known) -> Iterator[Alarm]:
         yield Alarm(
             cause=Cause.SKIPPED,
             severity=Severity.WARNING,
-            text=f"Trigger numbers that never came, {LATELY}: {_named(over)}",
+            text=f"Trigger numbers that never came, {LATELY}: {ranked(over, '{:,}'.format)}",
             fix="Look at the timing system, and at what all senders have in common. The events name the numbers; "
             "`/api/v1/groups/GROUP/gaps` lists all.",
             extent=sum(over.values()),
@@ -79,7 +79,7 @@ def epochs(status: Status, known: Known) -> Iterator[Alarm]:
         yield Alarm(
             cause=Cause.EPOCHS,
             severity=Severity.WARNING,
-            text=f"The epoch changes with each trigger, and each is a run of its own: {', '.join(groups)}",
+            text=f"The epoch changes with each trigger, and each is a run of its own: {named(groups)}",
             fix="The epoch counts restarts of the timing system: let the senders keep it between two of these (a "
             "timestamp is none), or send 0 and announce each restart with `triggerlog announce-run FILE`.",
             extent=len(groups),
@@ -99,7 +99,7 @@ def aside(status: Status, known: Known) -> Iterator[Alarm]:
         yield Alarm(
             cause=Cause.ASIDE,
             severity=Severity.WARNING,
-            text=f"{what}: {_named(over)}{why}",
+            text=f"{what}: {ranked(over, '{:,}'.format)}{why}",
             fix="`triggerlog dead-letters list FILE` tells why: look at their trigger numbers, clocks and epochs. If "
             "the timing system was restarted and the run is still the old one, `triggerlog announce-run FILE`. "
             "`dead-letters export` writes them to a file, `discard` deletes them.",
@@ -126,10 +126,6 @@ def _over(counts: Mapping[str, int], limit: str, cause: Cause, status: Status, k
         return {}
     least *= eased(cause, known)
     return {name: count for name, count in counts.items() if count and count >= least}
-
-
-def _named(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
 def _earliest_s(times_ns: Iterable[int | None]) -> float | None:

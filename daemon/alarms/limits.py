@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from daemon.alarms.alarm import Alarm, Cause, Severity
+from daemon.alarms.alarm import LISTED_MOST, Alarm, Cause, Severity, named, ranked
 from schemas.api.status import GroupStatus, Latency, Status
 from schemas.states import DaemonState, InstrumentState
 
@@ -32,16 +32,19 @@ def stale_data(status: Status, known: Known) -> Iterator[Alarm]:
     stale = {name: seconds for name, seconds in quiet.items() if seconds > limit}
     if not stale:
         return
-    parts = [
-        f"{name} for {seconds:,.0f} s"
-        if status.groups[name].quiet_s is not None
-        else f"{name} since the daemon started"
-        for name, seconds in stale.items()
-    ]
+    if len(stale) > LISTED_MOST:
+        where = f"{len(stale)} groups for {min(stale.values()):,.0f} s or longer"
+    else:
+        where = ", ".join(
+            f"{name} since the daemon started"
+            if status.groups[name].quiet_s is None
+            else f"{name} for {seconds:,.0f} s"
+            for name, seconds in stale.items()
+        )
     yield Alarm(
         cause=Cause.STALE,
         severity=Severity.WARNING,
-        text=f"No readings come: {', '.join(parts)}",
+        text=f"No readings come: {where}",
         fix="Acknowledge it if the machine is at rest; else look at the trigger, and at the senders' connections.",
         extent=len(stale),
         groups=tuple(stale),
@@ -65,18 +68,21 @@ def clocks(status: Status, known: Known) -> Iterator[Alarm]:
     off = {name: seconds for name, seconds in ahead.items() if abs(seconds) > limit * eased(Cause.CLOCK, known)}
     if not off:
         return
-    parts = [f"{name} {lasting(abs(seconds))} {'ahead' if seconds > 0 else 'behind'}" for name, seconds in off.items()]
     late = "" if any(seconds > 0 for seconds in off.values()) else ", or see why readings come so late"
     yield Alarm(
         cause=Cause.CLOCK,
         severity=Severity.WARNING,
-        text=f"Times differ from the clock of this node: {', '.join(parts)}",
+        text=f"Times differ from the clock of this node: {ranked(off, _apart)}",
         fix=f"{NODE_CLOCK[status.clock_is_synchronised]} Set the clocks right{late}: readings are stored under their "
         "own times, where nobody looks for them.",
         extent=max(abs(seconds) for seconds in off.values()),
         groups=tuple(off),
         after_s=CLOCK_AFTER_S,
     )
+
+
+def _apart(seconds: float) -> str:
+    return f"{lasting(abs(seconds))} {'ahead' if seconds > 0 else 'behind'}"
 
 
 NODE_CLOCK = {
@@ -120,7 +126,7 @@ def missing_instruments(status: Status, known: Known) -> Iterator[Alarm]:
 def _by_group(counts: dict[str, int], status: Status) -> str:
     if len(status.groups) == 1:
         return ""
-    return f" ({', '.join(f'{name} {n}' if len(counts) > 1 else name for name, n in counts.items())})"
+    return f" ({ranked(counts, '{:,}'.format) if len(counts) > 1 else next(iter(counts))})"
 
 
 def commit_p99(status: Status, known: Known) -> Iterator[Alarm]:
@@ -132,12 +138,11 @@ def commit_p99(status: Status, known: Known) -> Iterator[Alarm]:
     groups = {name: group.commit_ms for name, group in status.groups.items() if not group.drained_in_s}
     over = {name: slow for name, ms in groups.items() if (slow := _tail(ms)) > beyond}
     if over:
-        worst = ", ".join(f"{name} {_latency(slow)}" for name, slow in over.items())
         what = "p99" if all(groups[name].is_p99_known for name in over) else "latency"
         yield Alarm(
             cause=Cause.LATENCY,
             severity=Severity.WARNING,
-            text=f"Commit {what} {_by(limit, max(over.values()))} its budget of {limit:g} ms: {worst}",
+            text=f"Commit {what} {_by(limit, max(over.values()))} its budget of {limit:g} ms: {ranked(over, _latency)}",
             fix="Look at the backlog: if it grows too, the database cannot keep up. The page's tab Reads says who "
             "reads.",
             extent=max(over.values()),
@@ -163,7 +168,10 @@ def backlog(status: Status, known: Known) -> Iterator[Alarm]:
     over = {name: group for name, group in status.groups.items() if group.waiting > beyond}
     if over:
         most = max(group.waiting for group in over.values())
-        parts = ", ".join(f"{name} {group.waiting:,} ({_outlook(group)})" for name, group in over.items())
+        if len(over) > LISTED_MOST:
+            parts = ranked({name: group.waiting for name, group in over.items()}, "{:,}".format)
+        else:
+            parts = ", ".join(f"{name} {group.waiting:,} ({_outlook(group)})" for name, group in over.items())
         yield Alarm(
             cause=Cause.BACKLOG,
             severity=Severity.WARNING,
@@ -202,7 +210,7 @@ def journal_filling(status: Status, known: Known) -> Iterator[Alarm]:
         yield Alarm(
             cause=Cause.FILLING,
             severity=Severity.CRITICAL if soonest < limit_min * 20 else Severity.WARNING,
-            text=f"{_where(status)} full in {lasting(soonest)} ({', '.join(filling)}): then senders are held back",
+            text=f"{_where(status)} full in {lasting(soonest)} ({named(filling)}): then senders are held back",
             fix="Bring the database back, or make room: `journal.max_mib` takes effect with a reload (SIGHUP); "
             "what else lies on that disk may be moved.",
             groups=tuple(filling),

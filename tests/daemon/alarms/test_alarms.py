@@ -517,3 +517,20 @@ def test_visits_that_fail_stand_still_or_are_slow_are_told_and_as_gravely_as_con
 def test_a_latency_of_minutes_is_told_in_seconds() -> None:
     (alarm,) = alarms(status(p99=86_700.0))
     assert alarm.text.endswith("its budget of 20 ms: bpm 86.7 s")
+
+
+def test_of_many_groups_an_alarm_tells_their_number_the_range_and_the_worst() -> None:
+    groups = {f"sector{n:02d}": 24 for n in range(40)}
+    now = status(groups=groups)
+    slow = {
+        name: group.model_copy(update={"commit_ms": group.commit_ms.model_copy(update={"p99": 600.0 + 10 * place})})
+        for place, (name, group) in enumerate(now.groups.items())
+    }
+    (alarm,) = alarms(now.model_copy(update={"groups": slow}))
+    assert alarm.text == "Commit p99 over its budget of 20 ms: 40 groups: 600 ms to 990 ms, worst sector39"
+    (alarm,) = alarms(status(groups=groups, quiet_s=31.0))
+    assert alarm.text == "No readings come: 40 groups for 31 s or longer"
+    (alarm,) = alarms(status(groups=groups, states={name: {"1": "s"} for name in groups}))
+    assert alarm.text == "Instruments: 40 silent for more than 2 s (40 groups: 1 each)"
+    (alarm,) = alarms(status(groups=groups, backpressure=True))
+    assert alarm.text.startswith("Senders are held back (40 groups, sector00 the first)")
