@@ -19,7 +19,7 @@ def test_a_killed_daemon_is_seen_and_a_restarted_one_is_found_again(stage: Stage
     try:
         dead(page)
         expect(page.locator("#banner")).to_contain_text("(connection refused)")
-        expect(page.locator("#banner")).to_contain_text("systemctl status triggerlog")
+        expect(page.locator("#banner")).to_contain_text("triggerlog run FILE")
         expect(page.locator(".cell").first).to_have_attribute("aria-label", "bpm_000: unknown, was ok")
     finally:
         stage.daemon.start()
@@ -116,3 +116,18 @@ def test_several_pages_at_once_are_all_live(stage: Stage, page: Page, browser: B
     for each in pages:
         each.close()
     until(lambda: browsers() == 1, "the browsers have left")
+
+
+def test_before_the_database_has_answered_once_tabs_draw_what_needs_no_database(stage: Stage, browser: Browser) -> None:
+    stage.figures(groups={}, available=False, problem="connection refused")
+    page = browser.new_page()
+    try:
+        page.goto(f"{stage.page.url}?tab=storage")
+        live(page)
+        expect(page.locator("#outage-note")).to_have_text("■ the database is away: connection refused")
+        expect(page.locator("#durability")).to_contain_text("fsync")
+        page.locator("#tab-live").click()
+        expect(page.locator("#panel-live .charts figure")).to_have_count(4)
+        expect(page.locator("#tile-received .value")).to_have_text("–")
+    finally:
+        page.close()

@@ -88,7 +88,9 @@ class StorageReport:
         looking = self._looking  # others may ask meanwhile
         if looking is None:
             return
-        await asyncio.wait([looking], timeout=PATIENCE_S)
+        # Once for each question to the server: while it hangs, every other answer would come late, too.
+        left_s = PATIENCE_S - (now_s - (self._asked_s or now_s)) if self._problem is None else 0.0
+        await asyncio.wait([looking], timeout=max(0.0, left_s))
         if not looking.done():
             self._problem = f"the database has not answered for {time.monotonic() - (self._asked_s or now_s):.0f} s"
             return

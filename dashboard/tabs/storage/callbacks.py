@@ -128,7 +128,7 @@ def _move_form(app: Dash, hub: Hub, orders: Orders) -> None:
 
 def _draw_sizes(storage: Storage, status: Status, group: str) -> None:
     journals = journal_rows(storage, status)
-    set_props("stored-table", {"rowData": stored_rows(storage)})
+    set_props("stored-table", {"rowData": stored_rows(storage, status)})
     set_props("stored-note", {"children": stored_note(storage, status)})
     words = (tiers_words(status), decimation_words(status), retention_words(status))
     set_props("storage-next", {"children": [html.P(line, className="hint") for line in words if line]})

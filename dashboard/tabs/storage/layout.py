@@ -48,6 +48,7 @@ STORED = [
     *columns(
         ("size", "Size", "with indexes and ledger"),
         ("each", "Per reading"),
+        ("instrument", "Per instrument"),
         ("rate", "Per day, current rate"),
         ("measured", "Per day, measured"),
     ),

@@ -95,13 +95,14 @@ def _loss(at_risk_ms: float | None) -> str:
     return "all of it" if at_risk_ms is None else f"the last {number(at_risk_ms)} ms"
 
 
-def stored_rows(storage: Storage) -> list[Row]:
+def stored_rows(storage: Storage, status: Status) -> list[Row]:
     """Sizes and growth of each group."""
+    sizes = {name: group.instruments for name, group in status.groups.items()}
+    return [_stored(name, group, storage, sizes.get(name)) for name, group in storage.groups.items()]
+
+
+def _stored(name: str, group: GroupStorage, storage: Storage, instruments: int | None) -> Row:
     is_known, are_known = storage.sizes_age_s is not None, storage.partitions_age_s is not None
-    return [_stored(name, group, is_known=is_known, are_known=are_known) for name, group in storage.groups.items()]
-
-
-def _stored(name: str, group: GroupStorage, *, is_known: bool, are_known: bool) -> Row:
     each, over_s = group.bytes_a_reading, group.measured_over_s
     return row(
         name,
@@ -110,6 +111,7 @@ def _stored(name: str, group: GroupStorage, *, is_known: bool, are_known: bool) 
         rows=_count(group.rows) if is_known else cell(NONE, -1),
         size=_size(group.size_bytes if is_known else None),
         each=cell(NONE, -1) if each is None else cell(f"{number(each)} B", each),
+        instrument=_size(group.size_bytes / instruments if is_known and instruments else None),
         rate=_size(group.growth_bytes_a_day),
         measured=_size(group.measured_bytes_a_day),
         over=cell("in a minute" if over_s < 60 else lasted(over_s), over_s),
@@ -194,9 +196,16 @@ def _partitions(storage: Storage, group: str) -> list[PartitionStorage]:
 
 
 def journal_rows(storage: Storage, status: Status) -> list[Row]:
-    """How much room each journal has."""
+    """How much room each journal has; before the database has answered once, how much is in it."""
     found = [(name, group.journal) for name, group in storage.groups.items()]
-    return [_journal(name, journal, status.groups.get(name)) for name, journal in found if journal is not None]
+    rows = [_journal(name, journal, status.groups.get(name)) for name, journal in found if journal is not None]
+    return rows + [_unplaced(name, each) for name, each in status.intakes.items() if name not in storage.groups]
+
+
+def _unplaced(name: str, intake: IntakeStatus) -> Row:
+    unknown = {one: cell(NONE, -1) for one in ("room", "limit", "files", "full")}
+    state = cell(intake.problem or "in use", over=intake.problem is not None)
+    return row(name, group=name, size=_size(intake.log_mib * 2**20), problem=state, **unknown)
 
 
 def _journal(name: str, journal: JournalStorage, group: GroupStatus | None) -> Row:

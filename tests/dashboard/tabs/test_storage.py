@@ -56,7 +56,7 @@ def text(row: dict[str, Any], column: str) -> str:
     ("rows", "columns"),
     [
         (outage_rows(status()), layout.OUTAGE),
-        (stored_rows(STORAGE), layout.STORED),
+        (stored_rows(STORAGE, status()), layout.STORED),
         (partition_rows(STORAGE, "bpm"), layout.PARTITIONS),
         (journal_rows(STORAGE, status()), layout.JOURNALS),
         (reduced_rows(REDUCED), layout.REDUCED),
@@ -68,6 +68,12 @@ def text(row: dict[str, Any], column: str) -> str:
 def test_a_row_has_a_cell_for_each_column_and_no_other(rows: list[dict[str, Any]], columns: Any) -> None:
     assert [{"key", *(column.name for column in columns)}] * len(rows) == [set(row) for row in rows]
     assert rows
+
+
+def test_before_the_database_has_answered_the_journals_are_there() -> None:
+    now = status().model_copy(update={"groups": {}, "intakes": {"bpm": IntakeStatus(waiting=2400, log_mib=12.0)}})
+    (shown,) = journal_rows(STORAGE.model_copy(update={"groups": {}}), now)
+    assert (text(shown, "size"), text(shown, "room"), text(shown, "problem")) == ("12.0 MiB", "–", "in use")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +113,7 @@ def test_what_is_refused_and_lost_before_the_database_answers_is_told() -> None:
 
 
 def test_sizes_that_are_not_known_yet_are_not_zero() -> None:
-    (row, *_) = stored_rows(STORAGE.model_copy(update={"sizes_age_s": None}))
+    (row, *_) = stored_rows(STORAGE.model_copy(update={"sizes_age_s": None}), status())
     assert (text(row, "rows"), text(row, "size")) == ("–", "–")
 
 
