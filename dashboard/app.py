@@ -24,7 +24,7 @@ from dashboard.compression import LEAST_BYTES, CompressedFiles
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
 from dashboard.feed.hub import Hub, Viewer
 from dashboard.feed.marks import SHOWN_MOST
-from dashboard.feed.relay import file_of
+from dashboard.feed.relay import file_of, plain_answer
 from dashboard.own_tabs.loading import ids_of, load_tabs
 from dashboard.tabs import TABS, alarm_strip, marks
 from dashboard.tabs.orders import Orders
@@ -184,6 +184,13 @@ def build_app(
     async def health() -> dict[str, str | int | None]:
         return {"page": "ok", "daemon": hub.problem or "ok", "browsers": hub.viewers}
 
+    @api.get("/history/{group}")
+    async def history(group: str) -> Response:
+        known = hub.history(group)
+        if known is None:
+            return plain_answer(404, f"there is no group {group!r}")
+        return Response(known, media_type="application/json", headers={"Cache-Control": "no-store"})
+
     @api.get("/answers/{workload}/{run}/{kind}")
     async def file(workload: str, run: str, kind: str) -> Response:
         return await file_of(questions, workload, run, kind)
@@ -226,6 +233,9 @@ def _mount_dash(api: FastAPI, tabs: Sequence[Tab], hub: Hub, questions: DaemonAp
     Orders(questions).callbacks(app)
     app.clientside_callback(  # type: ignore[no-untyped-call]
         ClientsideFunction("triggerlog", "choose"), Input(CHOOSE, "data"), prevent_initial_call=True
+    )
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("triggerlog", "group"), Input("group-choice", "value"), prevent_initial_call=True
     )
     app.clientside_callback(ClientsideFunction("triggerlog", "keys"), Input("keys-on", "checked"))  # type: ignore[no-untyped-call]
     alarm_strip.register(app, hub, questions)

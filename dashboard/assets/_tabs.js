@@ -45,15 +45,14 @@
     const tab = T.view.tab;
     if (T.byId("fill-" + tab).childElementCount || Date.now() - (asked[tab] || 0) < AGAIN_MS) return;
     asked[tab] = Date.now();
-    for (const script of (T.byId("panel-" + tab).dataset.needs || "").split(" ")) if (script) await load(script);
+    for (const script of (T.byId("panel-" + tab).dataset.needs || "").split(" ")) if (script) await T.load(script);
     window.dash_clientside.set_props("open-" + tab, { data: asked[tab] });
   };
 
   /** @type {Record<string, Promise<void>>} */
   const loading = {};
 
-  /** @param {string} src */
-  function load(src) {
+  T.load = function (src) {
     return (loading[src] = loading[src] || new Promise((done) => {
       const script = T.make("script");
       script.src = src;
@@ -64,7 +63,7 @@
       };
       document.head.append(script);
     }));
-  }
+  };
 
   function listen() {
     listening = true;

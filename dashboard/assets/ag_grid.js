@@ -16,6 +16,17 @@
     return window.React.createElement("i", { className: "share", style: { width: value.by + "%" } });
   };
 
+  /* The last minute of a column of the group that the row is of, which live.js draws. */
+  components.Spark = function (/** @type {{data: {key: string}, value: {text: string}}} */ { data, value }) {
+    return window.React.createElement("div", { className: "spark", "data-spark": value.text, "data-group": data.key, "aria-hidden": true });
+  };
+
+  /* What is typed into the field NAME-search filters the rows of NAME-table. */
+  document.addEventListener("input", ({ target }) => {
+    if (!(target instanceof HTMLInputElement) || !target.id.endsWith("-search")) return;
+    window.dash_ag_grid.getApi(target.id.replace(/search$/, "table")).setGridOption("quickFilterText", target.value);
+  });
+
   /** @typedef {{data: {key: string}, value?: {text: string, label?: string, chosen?: boolean}, setData: (key: string) => void}} PressProps */
   components.Press = function (/** @type {PressProps} */ { data, value, setData }) {
     const said = { "aria-label": value?.label, "aria-pressed": value?.chosen };

@@ -14,11 +14,14 @@
     return drawn[group] && drawn[group].cells[Number(number)];
   };
 
+  /* Whether a group has its grid in sight: the chosen one, or each of a few. */
+  T.hasGrid = (group) => (T.view.group ? T.view.group === group : T.groups().length <= T.settings.buttons_most);
+
   /** @param {Liveness} liveness */
   function drawGrids(liveness) {
     const place = T.byId("panel-" + T.view.tab).querySelector(".grids");
     if (place === null) return;
-    const groups = T.groups();
+    const groups = T.groups().filter(T.hasGrid);
     for (const group of Object.keys(drawn)) {
       if (groups.includes(group)) continue;
       drawn[group].root.remove();

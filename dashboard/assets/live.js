@@ -80,7 +80,7 @@
     if (over !== undefined) T.attribute(element, "data-level", !dead && isOver(over, limit) ? "over" : null);
     if (set !== undefined) attributes(element, set);
     if (title !== undefined) T.attribute(element, "title", get(title));
-    if (spark !== undefined && sparks) draw(element, spark);
+    if (spark !== undefined && sparks) draw(element, spark, element.dataset.group ?? T.view.group);
   }
 
   /**
@@ -190,8 +190,8 @@
     return true;
   }
 
-  /** @param {HTMLElement} place @param {string} column */
-  function draw(place, column) {
+  /** @param {HTMLElement} place @param {string} column @param {string} group */
+  function draw(place, column, group) {
     const to = T.state.newest;
     if (to === null) return;
     if (!place.firstChild) {
@@ -201,7 +201,7 @@
       svg.append(document.createElementNS(SVG, "path"));
       place.append(svg);
     }
-    T.find(place, "path").setAttribute("d", line(T.window(T.view.group, column, to - SPARK_MS, to, 240), to));
+    T.find(place, "path").setAttribute("d", line(T.window(group, column, to - SPARK_MS, to, W), to));
   }
 
   /** @param {Points} points @param {number} to */
@@ -244,15 +244,16 @@
   function tick(element, liveness, waits) {
     const { tick: id = "", of, every = "0" } = element.dataset;
     const before = ticked.get(element);
+    const view = { ...T.view, group: T.view.group || T.groups()[0] || "", whole: !T.view.group }; // of all together the first
     /** @type {unknown[]} */
-    const seen = [JSON.stringify(T.view), liveness === "none"];
-    for (const key of of ? of.split(" ") : []) seen.push(section(key.replace("{group}", T.view.group)));
+    const seen = [JSON.stringify(view), liveness === "none"];
+    for (const key of of ? of.split(" ") : []) seen.push(section(key.replace("{group}", view.group)));
     const isNew = !before || before.seen.some((one, i) => one !== seen[i]);
     const isDue = !before || performance.now() - before.at >= Number(every) + (waits ? ANSWER_MS : 0);
     const isTurned = before && before.seen[0] !== seen[0]; // a person does not wait
     if (!isTurned && !(isDue && (isNew || of === undefined))) return;
     ticked.set(element, { at: performance.now(), seen });
-    window.dash_clientside.set_props(id, { data: { view: T.view, dead: liveness === "none", at: T.state.newest } });
+    window.dash_clientside.set_props(id, { data: { view, dead: liveness === "none", at: T.state.newest } });
   }
 
   T.drawLive = function (liveness) {
@@ -265,7 +266,7 @@
       for (const element of place.querySelectorAll(BOUND)) {
         if (!element.closest("[data-each]")) bind(/** @type {HTMLElement} */ (element), dead);
       }
-      if (!T.pageProcess.up || !T.groups().length) continue;
+      if (!T.pageProcess.up || T.section("head") === undefined) continue;
       for (const element of place.querySelectorAll("[data-tick]")) tick(/** @type {HTMLElement} */ (element), liveness, waits);
     }
   };

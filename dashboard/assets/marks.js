@@ -13,7 +13,7 @@
   /* For the layout of a chart that shows the times from `from` to `to` (ms); `place` gives the x of a time. */
   T.marks = function (from, to, place) {
     const { chosen, ink } = T.settings.colours;
-    const marks = (T.section("marks")?.all || []).filter((m) => m.t <= to && (m.until ?? m.t) >= from && (m.group ?? T.view.group) === T.view.group);
+    const marks = (T.section("marks")?.all || []).filter((m) => m.t <= to && (m.until ?? m.t) >= from && (!T.view.group || (m.group ?? T.view.group) === T.view.group));
     const shapes = marks.map((mark) => ({
       ...{ type: mark.until === null ? "line" : "rect", xref: "x", yref: "paper", y0: 0, y1: 1, layer: "below" },
       ...{ x0: place(Math.max(mark.t, from)), x1: place(Math.min(mark.until ?? mark.t, to)) },

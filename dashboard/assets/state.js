@@ -7,16 +7,33 @@
   const BUCKET_MS = bucket_s * 1e3;
   const KEPT_MS = kept_s * 1e3;
   const GAP_MS = gap_s * 1e3;
+  const AGAIN_MS = 5000;
 
   T.state = {
     build: null,
     epoch: null,
     sequence: null,
     columns: [],
+    brief: new Set(),
     sections: {},
     series: Object.create(null), // a group may be named `constructor`
     newest: null,
     link: { up: false, since: null, problem: "connecting", daemon: "" },
+  };
+
+  /* Of many groups a snapshot has the newest points alone: the rest is asked for when somebody opens one. */
+  T.complete = async function (group) {
+    const { brief } = T.state;
+    if (!brief.delete(group)) return;
+    const answer = await fetch("/history/" + encodeURIComponent(group)).catch(() => null);
+    if (!answer?.ok) return void setTimeout(() => brief.add(group), AGAIN_MS);
+    const [t, ...values] = (await answer.json()).history;
+    const now = T.state.series[group];
+    const from = now && t.length ? first(now.t, t[t.length - 1] + 1) : 0;
+    T.state.series[group] = now
+      ? { t: t.concat(now.t.slice(from)), values: values.map((/** @type {Value[]} */ column, /** @type {number} */ i) => column.concat(now.values[i].slice(from))) }
+      : { t, values };
+    T.redraw();
   };
 
   T.groups = () => T.section("head")?.groups || [];
@@ -36,6 +53,7 @@
     state.columns = message.columns;
     state.sections = message.sections;
     state.link = message.link;
+    state.brief = new Set(message.brief);
     const series = Object.assign(Object.create(null), state.series);
     for (const [group, [t, ...values]] of Object.entries(message.history)) {
       series[group] = joined(state.series[group], { t, values });

@@ -106,7 +106,7 @@
   function draw() {
     const now = T.liveness();
     badge(now);
-    const known = T.groups().length > 0;
+    const known = T.section("head") !== undefined; // before the database has answered once it has no group
     if (known) T.drawView();
     T.drawLive(now);
     if (!known) return;

@@ -4,6 +4,7 @@
 
   const RANGES = T.settings.ranges_s;
   const STORED = /** @type {(keyof View)[]} */ (["tab", "range", "group", "instrument", "pausedAt", "channel", "calibrated", "experiment", "visits", "snapshots", "tags", "type", "folder"]);
+  const ALL = "All groups";
   const LEAST_S = 60; // what is shown of a run that has just begun
   const $ = T.byId;
 
@@ -12,7 +13,8 @@
   /** @type {string | null} */
   let picked = null;
   /** @type {string | null} */
-  let segments = null;
+  let offered = null;
+  let alone = false; // a group that was the only one was chosen by nobody
 
   /* From when to when the charts show: up to now, or to where they were paused. */
   T.timeRange = function () {
@@ -85,22 +87,45 @@
 
   T.drawView = function () {
     const groups = T.groups();
-    if (!groups.includes(T.view.group)) T.view.group = groups[0];
+    const many = groups.length > 1;
+    if (groups.length && (!groups.includes(T.view.group) || (many && alone))) T.view.group = many ? "" : groups[0];
+    alone = groups.length === 1;
     drawGroups(groups);
+    T.complete(T.view.group);
     T.attribute($("pause"), "aria-pressed", String(T.view.pausedAt !== null));
     reopen();
   };
 
-  /** @param {string[]} groups */
+  /**
+   * The groups to choose from: a button each, or of many a list in which a name is typed; one in trouble has a sign.
+   * @param {string[]} groups
+   */
   function drawGroups(groups) {
-    const wanted = groups.join("|");
-    if (wanted !== segments) {
-      segments = wanted;
-      $("groups").hidden = groups.length < 2;
-      $("groups").replaceChildren(...groups.map((group) => T.button("", group, () => T.choose({ group }))));
+    const bad = T.section("together")?.bad || [];
+    const many = groups.length > T.settings.buttons_most;
+    const state = JSON.stringify([groups, bad, many && T.view.group]);
+    if (state === offered) return mark();
+    offered = state;
+    $("groups").hidden = groups.length < 2 || many;
+    $("groups-list").hidden = !many;
+    const named = [["", ALL], ...groups.map((group) => [group, group])];
+    if (many) {
+      const data = named.map(([value, name]) => ({ value, label: name + (bad.includes(value) ? " ▲" : "") }));
+      window.dash_clientside.set_props("group-choice", { data, value: T.view.group });
     }
-    for (const button of $("groups").children) {
-      T.attribute(button, "aria-pressed", String(button.textContent === T.view.group));
+    const buttons = named.map(([group, name]) => {
+      const button = T.button("", name, () => T.choose({ group }, true));
+      button.dataset.group = group;
+      T.attribute(button, "data-level", bad.includes(group) ? "over" : null);
+      return button;
+    });
+    $("groups").replaceChildren(...(many ? [] : buttons));
+    mark();
+  }
+
+  function mark() {
+    for (const button of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("#groups button"))) {
+      T.attribute(button, "aria-pressed", String(button.dataset.group === T.view.group));
     }
   }
 
@@ -109,7 +134,7 @@
     if (T.view.instrument === null || picked === T.view.instrument) return;
     const [group, number] = T.view.instrument.split(":");
     const known = T.section(`group/${group}`);
-    const hasGrid = T.byId("panel-" + T.view.tab).querySelector(".grids") !== null;
+    const hasGrid = T.byId("panel-" + T.view.tab).querySelector(".grids") !== null && T.hasGrid(group);
     const isFilled = hasGrid ? T.cell(T.view.instrument) : T.byId("fill-" + T.view.tab).childElementCount;
     if (isFilled && known && /^\d+$/.test(number) && Number(number) < known.instruments) T.pick(group, Number(number));
   }
@@ -136,6 +161,11 @@
       if (!change) return;
       T.choose(change, true);
       document.querySelector("#panel-" + T.view.tab + " .panel")?.scrollIntoView({ block: "nearest" });
+    },
+    /* A group was chosen: in the list, or its name in the table was pressed. */
+    group(value, given) {
+      const group = given?.rowId ?? value;
+      if (typeof group === "string" && group !== T.view.group) T.choose({ group }, true);
     },
     keys(on) {
       document.body.dataset.keys = on ? "on" : "off";

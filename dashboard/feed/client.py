@@ -249,6 +249,8 @@ def _word(problem: Exception) -> str:
 
 def read(response: httpx.Response, model: type[A], named: str = "the daemon") -> A:
     """What was answered. Raises DaemonUnavailable: it refused, or answered something else; named: who, in messages."""
+    if response.status_code == HTTPStatus.CONFLICT:
+        raise DaemonUnavailable(detail_of(response))
     if not response.is_success:
         raise DaemonUnavailable(f"{named} answered {response.status_code}: {detail_of(response)}")
     try:
@@ -258,11 +260,19 @@ def read(response: httpx.Response, model: type[A], named: str = "the daemon") ->
 
 
 def detail_of(response: httpx.Response) -> str:
-    """What is wrong and what to do, as the daemon answers, in one line."""
+    """Return what is wrong and what to do, as the daemon answers, in one line; of a conflict in sentences.
+
+    A conflict is about what there is in the daemon, and not about a field of what was asked.
+    """
     try:
-        return str(Problem.model_validate_json(response.content))
+        problem = Problem.model_validate_json(response.content)
     except ValidationError:
         return response.reason_phrase
+    if response.status_code != HTTPStatus.CONFLICT:
+        return str(problem)
+    every = (problem, *problem.further)
+    said = (text.rstrip(".") for one in every for text in (one.detail, one.fix) if text)
+    return " ".join(f"{text[:1].upper()}{text[1:]}." for text in said)
 
 
 def _first_of(problem: ValidationError) -> str:

@@ -5,9 +5,10 @@ cut into sections, and a section travels only in the frames in which it changed.
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
+from dashboard.feed.groups import WHOLE, groups_section, trouble, with_whole
 from dashboard.feed.sentences import group_words
 from dashboard.words import coarse, count, number
 from schemas.api.conditions import ConditionsStatus
@@ -54,6 +55,12 @@ PATHS: dict[str, str] = {
 }
 """Columns by other names: those that these figures have in the API's status."""
 
+READS_WINDOW_S = (1.0, 5.0)
+"""Least and most of a window in which answers are counted."""
+
+READS_LEAST = 4
+"""Answers that a window is to have, where it need not be longer for that."""
+
 LAST_VISIT = {"visit", "visit_s", "select_s", "store_s", "dia_s", "ra", "decl", "tiles", "objects"}
 """What travels of the newest visit."""
 
@@ -81,16 +88,62 @@ def point(group: GroupStatus, readers: Sequence[ReaderStatus] = ()) -> list[floa
     ]
 
 
-def points(status: Status) -> dict[str, list[float | None]]:
-    """A point a group, by name."""
+class _Totals(NamedTuple):
+    at_s: float
+    cycles: int
+    rows: int
+
+
+class ReadRates:
+    """Answers and rows a second of each reader workload, of its totals, as soon as they change.
+
+    The window is a second, and up to five where so few answers come that it would show them one by one. The status
+    itself has means over ten seconds, which draw a workload that is on and off in turn as triangles.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[_Totals]] = {}
+
+    def take(self, status: Status) -> dict[str, ReaderStatus]:
+        """Return the workloads of a snapshot with the rates of now in place of their means."""
+        now_s = status.time_ns / 1e9
+        self._seen = {name: self._since(name, now_s, reader) for name, reader in status.readers.items()}
+        return {name: reader.model_copy(update=_rates(self._seen[name])) for name, reader in status.readers.items()}
+
+    def _since(self, name: str, now_s: float, reader: ReaderStatus) -> list[_Totals]:
+        before = self._seen.get(name, [])
+        if before and (reader.cycles < before[-1].cycles or now_s <= before[-1].at_s):
+            before = []  # it was started again, or the clock was set back
+        kept = [one for one in before if now_s - one.at_s <= READS_WINDOW_S[1] + READS_WINDOW_S[0]]
+        return [*kept, _Totals(now_s, reader.cycles, reader.rows)]
+
+
+def _rates(seen: list[_Totals]) -> dict[str, float]:
+    shortest_s, longest_s = READS_WINDOW_S
+    fastest = max(_over(seen[: place + 1], shortest_s)["rate"] for place in range(len(seen)))
+    return _over(seen, min(longest_s, max(shortest_s, READS_LEAST / fastest)) if fastest else shortest_s)
+
+
+def _over(seen: list[_Totals], window_s: float) -> dict[str, float]:
+    """Return the rates up to the newest of some totals, over a window; of a shorter time where none is older."""
+    last = seen[-1]
+    first = next((one for one in reversed(seen) if last.at_s - one.at_s >= window_s), seen[0])
+    seconds = max(last.at_s - first.at_s, window_s)
+    return {"rate": (last.cycles - first.cycles) / seconds, "row_rate": (last.rows - first.rows) / seconds}
+
+
+def points(status: Status, readers: Mapping[str, ReaderStatus] | None = None) -> dict[str, list[float | None]]:
+    """A point a group, by name; of several groups one of all together. readers: in place of those of the status."""
+    reading = (status.readers if readers is None else readers).values()
     return {
-        name: point(group, [reader for reader in status.readers.values() if reader.group == name])
-        for name, group in status.groups.items()
+        name: point(group, [one for one in reading if name in (WHOLE, one.group)])
+        for name, group in with_whole(status).items()
     }
 
 
 def sections(status: Status) -> Sections:
     """Everything of a snapshot that is not charted, cut so that what seldom changes seldom travels."""
+    troubles = {name: trouble(status, name) for name in status.groups}
     cut: Sections = {
         "head": {
             "logger": status.logger,
@@ -100,6 +153,7 @@ def sections(status: Status) -> Sections:
             "groups": list(status.groups),
             "started_ms": round(status.time_ns / 1e6 - status.uptime_s * 1e3, -3),
         },
+        "together": groups_section(troubles),
         "store": _store(status.store),
         "limits": status.limits,
         "disk": _disk(status.disk) if status.disk is not None and status.disk.total_bytes else None,
@@ -112,7 +166,7 @@ def sections(status: Status) -> Sections:
         "sources": [source.model_dump(exclude={"received", "bytes"}) for source in status.sources],
         "events": [event.model_dump(exclude={"time_ns"}) | {"t": event.time_ns / 1e6} for event in status.events],
     }
-    for name, group in status.groups.items():
+    for name, group in with_whole(status).items():
         cut[f"group/{name}"] = {
             "run": group.run,
             "instruments": group.instruments,
@@ -126,10 +180,12 @@ def sections(status: Status) -> Sections:
             "full_in_s": _estimate(group.full_in_s),
             "drained_in_s": _estimate(group.drained_in_s),
         }
-        cut[f"states/{name}"] = group.states
-        cut[f"slips/{name}"] = {slip.instrument: f"{slip.instrument}: {slip}" for slip in group.slips}
+        if name != WHOLE:
+            cut[f"states/{name}"] = group.states
+            cut[f"slips/{name}"] = {slip.instrument: f"{slip.instrument}: {slip}" for slip in group.slips}
         cut[f"totals/{name}"] = _totals(group)
-        cut[f"words/{name}"] = group_words(status, name)
+        grave, state = troubles.get(name, (0, ""))
+        cut[f"words/{name}"] = group_words(status, name, group) | {"trouble": grave, "state": state}
     return cut
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import orjson
 
-from dashboard.feed.frames import COLUMNS, Sections, changed, points, sections
-from dashboard.feed.history import History
+from dashboard.feed.frames import COLUMNS, ReadRates, Sections, changed, points, sections
+from dashboard.feed.groups import SIDE_BY_SIDE_MOST, WHOLE
+from dashboard.feed.history import History, Rows
 from dashboard.feed.marks import known_marks, mark_section
 from dashboard.feed.sentences import alarm_count, alarm_line
 from schemas.api.alarms import AlarmStatus
@@ -20,6 +21,10 @@ QUEUE = 16
 
 WAYS = 240
 """Frames (1 minute) of which the one that came quickest tells how far the daemon's clock is from ours."""
+
+
+BRIEF = 240
+"""Points (1 minute) that it gets of each of these, for a sparkline."""
 
 
 class Viewer:
@@ -59,6 +64,7 @@ class Hub:
         self._build = build
         self._viewers: set[Viewer] = set()
         self._sections: Sections = {}
+        self._rates = ReadRates()
         self._histories: dict[str, History] = {}
         self._runs: dict[str, tuple[int, int]] = {}  # by group: the run, and since when as far as is known, in ms
         self._recent: deque[tuple[int, int, str]] = deque(maxlen=QUEUE)
@@ -89,13 +95,14 @@ class Hub:
 
     def take(self, status: Status) -> None:
         """Take in a snapshot of the daemon and pass it on."""
-        row = points(status)
+        row = points(status, self._rates.take(status))
         now = sections(status) | _alarms(status.alarms)
         now["marks"] = self._marks(status)
         now |= {f"names/{group}": names for group, names in self.names.items() if group in status.groups}
         time_ms = status.time_ns / 1e6
-        for name, group in status.groups.items():
-            now[f"group/{name}"]["run_since_ms"] = self._run_since(name, group.run, round(time_ms))
+        for name in row:
+            section = now[f"group/{name}"]
+            section["run_since_ms"] = self._run_since(name, section["run"], round(time_ms))
         for name, values in row.items():
             self._histories.setdefault(name, History(len(COLUMNS))).add(round(time_ms), values)
         frame = _encode(
@@ -173,10 +180,24 @@ class Hub:
                     "lag": round((time.monotonic() - self._heard_monotonic_s) * 1e3),
                     "link": self._link(),
                     "sections": self._sections,
-                    "history": {group: _columns(history) for group, history in self._histories.items()},
+                    "history": {group: self._history(group) for group in self._histories},
+                    "brief": self._brief(),
                 }
             )
         return self._snapshot
+
+    def history(self, group: str) -> str | None:
+        """Encode all that is kept of the points of a group; None where there is no such group."""
+        return _encode({"history": _columns(self._histories[group].rows())}) if group in self._histories else None
+
+    def _brief(self) -> list[str]:
+        """Return the groups of which a snapshot has the newest points alone: those of many would be megabytes."""
+        groups = [group for group in self._histories if group != WHOLE]
+        return groups if len(groups) > SIDE_BY_SIDE_MOST else []
+
+    def _history(self, group: str) -> list[list[float]]:
+        rows = self._histories[group].rows()
+        return _columns(rows[-BRIEF:] if group in self._brief() else rows)
 
     def _lag(self, status: Status) -> int:
         """How old a frame was on arrival, in ms, however the two clocks differ, and though the page's is set."""
@@ -215,9 +236,9 @@ def _alarms(alarms: list[AlarmStatus]) -> Sections:
     return {"alarms": [alarm_line(alarm) for alarm in alarms], "alarm_count": alarm_count(alarms)}
 
 
-def _columns(history: History) -> list[list[float]]:
+def _columns(rows: Rows) -> list[list[float]]:
     """Time and each column of a history as lists; JSON has no NaN, and orjson writes it as null."""
-    return [column.tolist() for column in history.rows().T]
+    return [column.tolist() for column in rows.T]
 
 
 def _encode(message: dict[str, Any]) -> str:

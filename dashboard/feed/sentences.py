@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from dashboard.feed.groups import WHOLE, worst_of
 from dashboard.words import about, coarse, count, counted, reasons, time
 from schemas.api.alarms import AlarmStatus
 from schemas.api.status import DeadLetterCounts, GroupStatus, ReaderStatus, Status
@@ -13,16 +14,18 @@ GLYPHS = {AlarmSeverity.CRITICAL: "■", AlarmSeverity.WARNING: "▲", AlarmSeve
 QUIET = {letter for letter, state in STATE_LETTERS.items() if state in (InstrumentState.SILENT, InstrumentState.NEVER)}
 
 
-def group_words(status: Status, name: str) -> dict[str, Any]:
-    """Of a group, by the names that the tiles and the account of the readings use.
+def group_words(status: Status, name: str, group: GroupStatus) -> dict[str, Any]:
+    """Of a group, or of all of them as WHOLE, by the names that the tiles and the account of the readings use.
 
     quiet, idle, short, risky: an instrument is silent, no trigger came lately, the durability asked for is not met,
-    something is at risk.
+    something is at risk. slow, waits, misses: the worst groups of WHOLE.
     """
-    group = status.groups[name]
     readings = group.readings
-    readers = [reader for reader in status.readers.values() if reader.group == name]
+    readers = [reader for reader in status.readers.values() if name in (WHOLE, reader.group)]
+    asked = [group] if name != WHOLE else list(status.groups.values())
     return {
+        "title": name or "All groups",
+        **(worst_of(status) if name == WHOLE else {}),
         "grid": f"{name}: {counted(group.instruments, 'instrument')}, arrow keys move",
         "outlook": _outlook(group, is_away=not status.store.available),
         "written": f"{group.layout}, {group.durability}",
@@ -38,7 +41,7 @@ def group_words(status: Status, name: str) -> dict[str, Any]:
         "idle": IDLE in group.states,
         "tail": "p99" if group.commit_ms.is_p99_known else "longest",
         "few": not group.commit_ms.is_p99_known,
-        "short": group.durability in status.store.shortfall,
+        "short": any(one.durability in status.store.shortfall for one in asked),
     }
 
 

@@ -1,5 +1,6 @@
 """The page: its frame, and an empty panel a tab, which is filled when the tab is first opened."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,7 +57,13 @@ def page(build: str, tabs: Sequence[Tab]) -> Any:
                 alarm_strip(),
                 html.Main(
                     html.Div(
-                        [tiles(), bar(tabs), marks_panel(), *(_panel(tab, is_open=tab is tabs[0]) for tab in tabs)],
+                        [
+                            whose(),
+                            tiles(),
+                            bar(tabs),
+                            marks_panel(),
+                            *(_panel(tab, is_open=tab is tabs[0]) for tab in tabs),
+                        ],
                         className="live",
                     )
                 ),
@@ -170,11 +177,9 @@ def banner() -> Any:
         since,
         html.Span(
             [
-                "Instruments may not be recorded. Look at ",
-                html.Code("systemctl status triggerlog"),
-                ", or start it with ",
-                html.Code("triggerlog run FILE"),
-                ". This page reconnects by itself.",
+                "Instruments may not be recorded. ",
+                *_look("systemctl status triggerlog", "triggerlog run FILE"),
+                " This page reconnects by itself.",
             ],
             className="action",
         ),
@@ -192,11 +197,9 @@ def banner() -> Any:
             [
                 "The daemon may still be running: check with ",
                 html.Code("triggerlog status"),
-                ". Look at ",
-                html.Code("systemctl status triggerlog-dashboard"),
-                ", or start it with ",
-                html.Code("triggerlog dashboard"),
-                ". This page reconnects by itself.",
+                ". ",
+                *_look("systemctl status triggerlog-dashboard", "triggerlog dashboard FILE"),
+                " This page reconnects by itself.",
             ],
             className="action",
         ),
@@ -210,6 +213,30 @@ def banner() -> Any:
             **data(**{"if": "page.dead"}),
         ),
         **data(frame="banner"),
+    )
+
+
+def _look(unit: str, command: str) -> list[Any]:
+    """Where to look for a process that is gone: as a service, or where somebody started it by hand, as this one."""
+    if os.environ.get("SYSTEMD_EXEC_PID") == str(os.getpid()):
+        return ["Look at ", html.Code(unit), "."]
+    return ["Look where ", html.Code(command), " was started, and start it again."]
+
+
+def whose() -> Any:
+    """Of which group the figures are, where there are several, and which are in trouble whatever is looked at."""
+    return html.Div(
+        html.Div(
+            [
+                html.H2(live("group.words.title", "text", dead="keep")),
+                html.Span(live("together.words", "text", dead="keep"), **data(set="bad=together.bad.0")),
+            ],
+            id="whose",
+            hidden=True,
+            className="panel-head",
+            **data(**{"if": "together.many"}),
+        ),
+        **data(frame="whose"),
     )
 
 
@@ -237,14 +264,17 @@ def tiles() -> Any:
                 "p99",
                 ["Commit ", live("group.words.tail", "text", dead="keep")],
                 "ms",
-                [when("limits.commit_p99_ms", "budget ", live("limits.commit_p99_ms", "plain"), " ms")],
+                [
+                    _worst("slow", "worst ", " · "),
+                    when("limits.commit_p99_ms", "budget ", live("limits.commit_p99_ms", "plain"), " ms"),
+                ],
                 **over("group.commit_ms.p99", "limits.commit_p99_ms"),
             ),
             _tile(
                 "waiting",
                 "Backlog",
                 "waiting",
-                [live("group.triggers.open", "count"), " open", outlook],
+                [live("group.triggers.open", "count"), " open", outlook, _worst("waits", " · most ")],
                 form="count",
                 **over("group.backpressure"),
             ),
@@ -252,16 +282,22 @@ def tiles() -> Any:
                 "absent",
                 "Missing instruments",
                 when("group.instruments", "of ", live("group.instruments", "count", dead="keep")),
-                [when("group.words.idle", "no trigger lately")],
+                [when("group.words.idle", "no trigger lately "), _worst("misses", "most ")],
                 form="count",
                 **over("group.words.quiet"),
             ),
             _tile("reads", "Reads", "/s", [clients, when("!group.words.clients", "no readers")]),
         ],
         className="tiles",
-        **aria("Figures of the group"),
+        **aria("Figures"),
         **data(frame="tiles"),
     )
+
+
+def _worst(figure: str, before: str, after: str = "") -> Any:
+    """The group in which a figure of all groups together is worst."""
+    name = f"group.words.{figure}"
+    return when(name, before, live(name, "text"), after)
 
 
 def _tile(column: str, label: Any, unit: Any, note: list[Any], *, form: str = "number", **attributes: Any) -> Any:
@@ -314,6 +350,7 @@ def bar(tabs: Sequence[Tab]) -> Any:
                 children=[
                     html.Span(paused, id="paused", role="status"),
                     html.Div(id="groups", role="group", className="segments", hidden=True, **aria("Instrument group")),
+                    html.Div(_group_choice(), id="groups-list", hidden=True),
                     html.Div(ranges, role="group", className="segments", **aria("Time range of the charts")),
                     html.Button(
                         [when("view.pausedAt", "Resume charts"), when("!view.pausedAt", "Pause charts")],
@@ -325,6 +362,21 @@ def bar(tabs: Sequence[Tab]) -> Any:
             ),
         ],
         **data(frame="bar"),
+    )
+
+
+def _group_choice() -> Any:
+    """The list of many groups, in which a name is typed."""
+    return dmc.Select(
+        id="group-choice",
+        data=[],
+        searchable=True,
+        selectFirstOptionOnChange=True,
+        allowDeselect=False,
+        nothingFoundMessage="no such group",
+        size="xs",
+        w=170,
+        **aria("Instrument group"),
     )
 
 

@@ -7,6 +7,7 @@ import orjson
 from dashboard import zone
 from dashboard.access.login import ENDED
 from dashboard.feed.frames import PATHS
+from dashboard.feed.groups import SIDE_BY_SIDE_MOST
 from dashboard.feed.history import GAP_S, HOUR_S, KEPT_S, LONG_BUCKET_S
 from dashboard.tabs.figures import COLOURS
 from dashboard.tabs.instruments.drawer import STATE_WORDS
@@ -19,6 +20,7 @@ def settings() -> dict[str, Any]:
     return {
         "colours": COLOURS,
         "session_ended": ENDED,
+        "buttons_most": SIDE_BY_SIDE_MOST,
         "history": {"hour_s": HOUR_S, "bucket_s": LONG_BUCKET_S, "kept_s": KEPT_S, "gap_s": GAP_S},
         "ranges_s": {name: width for name, _, width in RANGES},
         "paths": PATHS,

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import dash_ag_grid as dag
+import dash_mantine_components as dmc
 from dash import html
 
-from dashboard.tabs.parts import ASKING
+from dashboard.tabs.parts import ASKING, aria
 
 GRID = ("/_dash-component-suites/dash_ag_grid/dash_ag_grid.min.js",)
 """What a tab needs that has a table."""
@@ -41,7 +42,8 @@ class Column:
 
     bar: its cells are bars, as long as `by` says in %.
     press: whether its cells are buttons, which say what the cell says; the row's key is what a callback is given, see
-    `pressed`. links: whether its cells are made by `links`.
+    `pressed`. links: whether its cells are made by `links`. spark: its cells draw the last minute of a column of the
+    stream, which is their text, of the group that is the row's key.
     width: in px, of a `wide` one at least. sort: how the table is sorted by it at first, `asc` or `desc`.
     """
 
@@ -52,6 +54,7 @@ class Column:
     bar: bool = False
     press: bool = False
     links: bool = False
+    spark: bool = False
     width: int | None = None
     wide: bool = False
     sort: str | None = None
@@ -128,6 +131,11 @@ def table(name: str, shown: Sequence[Column], empty: str = "") -> Any:
     return html.Div(grid, id=name, className="table")
 
 
+def search(name: str, label: str) -> Any:
+    """A field that filters the rows of a table by what is typed there."""
+    return dmc.TextInput(id=f"{name}-search", placeholder=label, size="xs", w=200, **aria(label))
+
+
 def _definition(column: Column, *, is_first: bool) -> dict[str, Any]:
     is_words = column.words or is_first
     common: dict[str, Any] = {
@@ -142,6 +150,7 @@ def _definition(column: Column, *, is_first: bool) -> dict[str, Any]:
         "wrapHeaderText": True,
         "autoHeaderHeight": True,
         "cellDataType": False,
+        "getQuickFilterText": {"function": "params.value && params.value.text"},
     }
     if column.width is None or column.wide:
         common["flex"] = 2 if column.words else 1
@@ -151,6 +160,8 @@ def _definition(column: Column, *, is_first: bool) -> dict[str, Any]:
         return common | {"field": column.name, "cellRenderer": "Links", "sortable": False}
     if column.press:
         return common | {"field": column.name, "cellRenderer": "Press"}
+    if column.spark:
+        return common | {"field": column.name, "cellRenderer": "Spark", "sortable": False}
     if column.bar:
         return common | {"field": column.name, "cellRenderer": "Bar", "sortable": False}
     # A glyph beside the colour: words have their own.

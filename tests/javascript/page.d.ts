@@ -19,6 +19,7 @@ interface InstrumentState {
 }
 
 interface Settings {
+  buttons_most: number; // groups that have a button each
   badge: Record<Liveness, { glyph: string; word: string; title: string }>;
   colours: Record<"ink" | "limit" | "chosen", string>;
   session_ended: number;
@@ -154,6 +155,12 @@ interface AlarmCount {
 
 /* dashboard/feed/sentences.py */
 interface GroupWords {
+  title: string;
+  trouble: number;
+  state: string;
+  slow?: string; // of all groups together: the worst of them, as the two below
+  waits?: string;
+  misses?: string;
   grid: string;
   outlook: string;
   written: string;
@@ -212,8 +219,16 @@ interface Totals {
   newest: string | null;
 }
 
+/* dashboard/feed/groups.py */
+interface Together {
+  many: boolean;
+  words?: string;
+  bad?: string[];
+}
+
 interface Sections {
   head?: Head;
+  together?: Together;
   store?: StoreSection;
   limits?: Record<string, number>;
   disk?: { total_gib: number; free_gib: number; words: string; title: string } | null;
@@ -258,6 +273,7 @@ interface Snapshot {
   link: Link;
   sections: Sections;
   history: Record<string, [number[], ...Value[][]]>;
+  brief: string[]; // groups of which it has the newest points alone
 }
 
 interface Frame {
@@ -349,6 +365,7 @@ interface Triggerlog {
     epoch: string | null;
     sequence: Value;
     columns: string[];
+    brief: Set<string>;
     sections: Sections;
     series: Record<string, Series>; // by group
     newest: Value; // time of the newest frame, by the daemon's clock
@@ -377,6 +394,7 @@ interface Triggerlog {
   drawTab: Draw;
   openTab(tab: string): void;
   fillTab(): void;
+  load(src: string): Promise<void>;
   tabNames(): string[];
   showTab(): void;
 
@@ -394,6 +412,7 @@ interface Triggerlog {
 
   // state.js, view.js, stream.js
   apply(message: Message): void;
+  complete(group: string): Promise<void>;
   groups(): string[];
   section<K extends keyof Sections>(key: K): Sections[K];
   window(group: string, column: string, from: number, to: number, most: number): Points;
@@ -421,6 +440,7 @@ interface Triggerlog {
 
   // grid.js
   instrumentName(group: string, number: number): string;
+  hasGrid(group: string): boolean;
   cell(address: string): HTMLElement | undefined;
 }
 
@@ -460,8 +480,9 @@ interface Window {
   triggerlog: Triggerlog;
   dash_clientside: {
     set_props(id: string | object, props: object): void;
-    triggerlog?: { closed(opened: boolean): void; choose(change: Partial<View> | null): void; keys(on: boolean): void };
+    triggerlog?: { closed(opened: boolean): void; choose(change: Partial<View> | null): void; keys(on: boolean): void; group(value: string | null, given?: { rowId: string }): void };
   };
+  dash_ag_grid: { getApi(id: string): { setGridOption(name: string, value: unknown): void } };
   dashAgGridFunctions: Record<string, unknown>;
   dashAgGridComponentFunctions: Record<string, unknown>;
   React: { createElement(kind: string, props: object, ...children: unknown[]): object };

@@ -286,6 +286,14 @@ def group_status(name: str, size: int, figures: dict[str, Any], sequence: int, t
     )
 
 
+def _reader(changes: dict[str, Any], time_ns: int) -> ReaderStatus:
+    """A workload whose answers and rows have grown at its rates since the start."""
+    given, since_s = READER | changes, max(0.0, (time_ns - STARTED_NS) / 1e9)
+    grown = {"cycles": given["cycles"] + int(given["rate"] * since_s)}
+    grown |= {"rows": given["rows"] + int(given["row_rate"] * since_s)}
+    return ReaderStatus.model_validate(given | grown | changes)
+
+
 def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
     """A whole snapshot of FIGURES, with some of them changed."""
     figures = FIGURES | changes
@@ -325,7 +333,7 @@ def snapshot(sequence: int, time_ns: int, **changes: Any) -> Status:
                 lost_datagrams=0,
             )
         ],
-        readers={name: ReaderStatus.model_validate(READER | changes) for name, changes in figures["readers"].items()},
+        readers={name: _reader(changes, time_ns) for name, changes in figures["readers"].items()},
         governor=figures["governor"] and GovernorStatus.model_validate(figures["governor"]),
         experiment=figures["experiment"] and ExperimentStatus.model_validate(figures["experiment"]),
         visits=figures["visits"] and VisitsStatus.model_validate(figures["visits"]),

@@ -9,6 +9,7 @@ from dashboard.feed.client import DaemonApi
 from dashboard.feed.hub import Hub
 from dashboard.tabs.figures import empty
 from dashboard.tabs.instruments.drawer import UNSEEN, drawer_callbacks
+from dashboard.tabs.instruments.layout import HOUR
 from dashboard.tabs.instruments.orbit_figure import ORBIT_HEIGHT, moved
 from dashboard.tabs.instruments.shown import Shown
 from dashboard.tabs.parts import choose
@@ -24,6 +25,7 @@ def callbacks(app: Dash, hub: Hub, api: DaemonApi) -> None:
     _worst(app, shown)
     _orbit(app, shown)
     _choices(app)
+    _find(app, shown)
 
 
 def _worst(app: Dash, shown: Shown) -> None:
@@ -41,8 +43,9 @@ def _worst(app: Dash, shown: Shown) -> None:
     )
     async def draw(tick: dict[str, Any] | None, _: Any, last: str, before: dict[str, str] | None) -> Any:
         view = _followed(tick)
-        now = {"group": view["group"], "last": last}
-        found = await shown.worst(view["group"], int(last))
+        groups = shown.groups() if view.get("whole") else (view["group"],)
+        now = {"group": " ".join(groups), "last": last}
+        found = await shown.worst(groups, None if last == HOUR else int(last))
         if isinstance(found, str):
             if before is not None and now.items() <= before.items():
                 return no_update, no_update, f"out of date: {found}", no_update, no_update
@@ -91,14 +94,14 @@ def _orbit(app: Dash, shown: Shown) -> None:
 
 def _choices(app: Dash) -> None:
     @app.callback(Input("orbit-choice", "value"), State("orbit-shown", "data"), prevent_initial_call=True)
-    async def channel(value: str, shown: dict[str, str] | None) -> None:
+    async def channel(value: str, drawn: dict[str, str] | None) -> None:
         # What the page has put there itself is no choice: the address stays as it is.
-        if shown is not None and value != shown["choice"]:
+        if drawn is not None and value != drawn["choice"]:
             choose(channel=value)
 
     @app.callback(Input("orbit-calibrated", "checked"), State("orbit-shown", "data"), prevent_initial_call=True)
-    async def calibrated(checked: bool, shown: dict[str, Any] | None) -> None:
-        if shown is not None and checked != shown["calibrated"]:
+    async def calibrated(checked: bool, drawn: dict[str, Any] | None) -> None:
+        if drawn is not None and checked != drawn["calibrated"]:
             choose(calibrated="yes" if checked else None)
 
     @app.callback(Input("worst-table", "cellRendererData"), prevent_initial_call=True)
@@ -106,9 +109,27 @@ def _choices(app: Dash) -> None:
         choose(instrument=pressed(given))
 
     @app.callback(Input("orbit", "clickData"), State("orbit-shown", "data"), prevent_initial_call=True)
-    async def open_plotted(clicked: dict[str, Any] | None, shown: dict[str, str] | None) -> None:
-        if clicked and shown:
-            choose(instrument=f"{shown['group']}:{clicked['points'][0]['x']}")
+    async def open_plotted(clicked: dict[str, Any] | None, drawn: dict[str, str] | None) -> None:
+        if clicked and drawn:
+            choose(instrument=f"{drawn['group']}:{clicked['points'][0]['x']}")
+
+
+def _find(app: Dash, shown: Shown) -> None:
+    @app.callback(Output("find-instrument", "data"), Input("find-instrument", "searchValue"), prevent_initial_call=True)
+    async def find(typed: str | None) -> list[dict[str, str]]:
+        return shown.find(typed or "")
+
+    @app.callback(
+        Output("find-instrument", "value"),
+        Output("find-instrument", "searchValue"),
+        Input("find-instrument", "value"),
+        prevent_initial_call=True,
+    )
+    async def open_found(found: str | None) -> Any:
+        if found is None:
+            raise PreventUpdate
+        choose(instrument=found)
+        return None, ""
 
 
 def _followed(tick: dict[str, Any] | None) -> dict[str, Any]:

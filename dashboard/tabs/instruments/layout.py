@@ -18,6 +18,9 @@ LASTS = (200, 1000, 10_000)
 LAST = 1000
 """Of these the default."""
 
+HOUR = "hour"
+"""In place of a number of triggers: those of an hour, as far as the daemon looks back."""
+
 EVERY_MS = 1000
 AGAIN_MS = int(1000 * MISSING_FRESH_S)
 
@@ -30,18 +33,35 @@ def panel() -> list[Any]:
         tick("states-tick", "states/{group}", every_ms=EVERY_MS),
         dcc.Store(id="worst-shown"),
         dcc.Store(id="orbit-shown"),
+        dmc.Select(
+            id="find-instrument",
+            placeholder="Find an instrument",
+            data=[],
+            searchable=True,
+            nothingFoundMessage="type a part of its name",
+            size="xs",
+            w=280,
+            mb="xs",
+            **aria("Find an instrument"),
+        ),
         html.Section(className="grids", **aria("Instruments, each with its state")),
         html.Div([_worst(), _orbit()], className="columns"),
     ]
 
 
 def _worst() -> Any:
-    lasts = [{"value": str(last), "label": f"{last:,}"} for last in LASTS]
+    lasts = [{"value": str(last), "label": f"{last:,}"} for last in LASTS] + [{"value": HOUR, "label": "1 hour of"}]
     chosen = _select("missing-last", "Triggers looked back at", lasts, str(LAST))
     return html.Section(
         [
             _head(html.H2("Worst of the last"), chosen, html.H2("triggers"), note="worst-note"),
-            html.Div(table("worst", COLUMNS), id="worst-listed", hidden=True, style={"maxHeight": f"{ORBIT_HEIGHT}px"}),
+            html.Div(
+                table("worst", COLUMNS),
+                id="worst-listed",
+                className="listed",
+                hidden=True,
+                style={"maxHeight": f"{ORBIT_HEIGHT}px"},
+            ),
             html.P(ASKING, id="worst-nothing", className="nothing"),
         ],
         className="panel",

@@ -11,13 +11,27 @@ import orjson
 from dashboard.feed.cache import TtlCache
 from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
+from dashboard.tabs.instruments.drawer import STATE_WORDS
 from dashboard.tabs.instruments.orbit import OLD_S, Orbit, missing_words, orbit_note, orbit_of
 from dashboard.tabs.instruments.orbit_figure import Span, orbit_figure, span_of
 from dashboard.tabs.instruments.worst import leading, worst, worst_note, worst_rows
 from dashboard.tabs.tables import Row
 from schemas.api.readings import Missing, OneTrigger
+from schemas.states import STATE_LETTERS
 
 MISSING_FRESH_S = 4.0
+A_GROUP_FRESH_S = 0.5
+"""Of many groups each is asked less often, so that the daemon is asked as often as for a few."""
+
+HOUR_S, LAST_MOST = 3600, 20_000
+"""The daemon looks back at so many triggers at most."""
+
+LISTED_MOST = 100
+"""Rows of the worst of all groups."""
+
+FOUND_MOST = 20
+"""Instruments that a search offers."""
+
 NEWEST_FRESH_S = 0.9
 DRAWN_FRESH_S = 0.5
 OF_NOW_S = 3.0
@@ -68,9 +82,14 @@ class Shown:
         self._orbits = TtlCache[DrawnOrbit | str]()
         self._last: dict[tuple[str, str | None, bool], DrawnOrbit] = {}
 
-    async def worst(self, group: str, last: int) -> WorstList | str:
-        """The worst of the last triggers."""
-        return await self._lists.get((group, last), DRAWN_FRESH_S, lambda: self._worst(group, last))
+    async def worst(self, groups: tuple[str, ...], last: int | None) -> WorstList | str:
+        """The worst of the last triggers of these groups; last: so many of each, None those of an hour."""
+        return await self._lists.get((groups, last), DRAWN_FRESH_S, lambda: self._worst(groups, last))
+
+    def groups(self) -> tuple[str, ...]:
+        """All groups that have triggers."""
+        known = {} if self._hub.status is None else self._hub.status.groups
+        return tuple(name for name, group in known.items() if group.folder is None)
 
     def can_calibrate(self, group: str) -> bool:
         """Whether a calibration is configured for a group."""
@@ -82,19 +101,43 @@ class Shown:
         asked = (group, choice, calibrated)
         return await self._orbits.get(asked, DRAWN_FRESH_S, lambda: self._orbit(*asked))
 
-    async def _worst(self, group: str, last: int) -> WorstList | str:
-        if self._hub.status is None or (problem := self._problem(group)):
-            return problem or ""
-        history = await self._histories.get(
-            (group, last), MISSING_FRESH_S, lambda: _answer(self._api.missing(group, last=last))
-        )
-        if isinstance(history, str):
-            return history
-        bad = worst(history, self._hub.status.groups[group].states)
-        shown = leading(bad)
-        rows = worst_rows(shown, history, self._hub.names[group])
-        stamp = hashlib.sha256(orjson.dumps(rows)).hexdigest()[:16]
-        return WorstList(rows=rows, note=worst_note(len(shown), len(bad), history), stamp=stamp)
+    async def _worst(self, groups: tuple[str, ...], last: int | None) -> WorstList | str:
+        found: list[tuple[int, Row]] = []
+        bad_all = looked = 0
+        for group in groups:
+            if self._hub.status is None or (problem := self._problem(group)):
+                return problem or ""
+            history = await self._history(group, last, max(MISSING_FRESH_S, len(groups) * A_GROUP_FRESH_S))
+            if isinstance(history, str):
+                return history
+            bad = worst(history, self._hub.status.groups[group].states)
+            shown = leading(bad)
+            rows = worst_rows(shown, history, self._hub.names[group])
+            found += zip((one.missing for one in shown), rows, strict=True)
+            bad_all, looked = bad_all + len(bad), looked + history.triggers
+        listed = [each for _, each in sorted(found, key=lambda one: -one[0])[:LISTED_MOST]]
+        stamp = hashlib.sha256(orjson.dumps(listed)).hexdigest()[:16]
+        return WorstList(rows=listed, note=worst_note(len(listed), bad_all, looked), stamp=stamp)
+
+    async def _history(self, group: str, last: int | None, fresh_s: float) -> Missing | str:
+        rate = 0.0 if self._hub.status is None else self._hub.status.groups[group].triggers.rate
+        asked = last or min(LAST_MOST, max(1, round(HOUR_S * rate)))
+        return await self._histories.get((group, last), fresh_s, lambda: _answer(self._api.missing(group, last=asked)))
+
+    def find(self, typed: str) -> list[dict[str, str]]:
+        """Return the first instruments whose name has what is typed, to choose from, each with its state."""
+        wanted, found = typed.strip().lower(), []
+        status = self._hub.status
+        for group, names in self._hub.names.items():
+            states = status.groups[group].states if status and group in status.groups else ""
+            for number, name in enumerate(names):
+                if wanted and wanted in name.lower():
+                    state = STATE_WORDS[STATE_LETTERS[states[number]]] if number < len(states) else ("", "unknown")
+                    words = f"{name} · {group} · {state[0]} {state[1].partition(':')[0]}"
+                    found.append({"value": f"{group}:{number}", "label": words})
+                if len(found) == FOUND_MOST:
+                    return found
+        return found
 
     async def _orbit(self, group: str, choice: str | None, calibrated: bool) -> DrawnOrbit | str:
         before = self._last.get((group, choice, calibrated)) or self._last.get((group, None, calibrated))
@@ -127,14 +170,17 @@ class Shown:
         """With its age. Why the daemon is gone is said above; why a question failed is not."""
         age_s = self._age_s(group, drawn.orbit)
         is_old = bool(problem) or age_s > OLD_S
+        of = group if self._hub.status is not None and len(self._hub.status.groups) > 1 else ""
         note = orbit_note(drawn.orbit, age_s, is_old=is_old)
         said = problem if self._hub.problem is None else ""
-        return replace(drawn, note=" · ".join(filter(None, (note, said))), is_old=is_old)
+        return replace(drawn, note=" · ".join(filter(None, (of, note, said))), is_old=is_old)
 
     def _problem(self, group: str) -> str | None:
         if self._hub.problem is not None:
             return self._hub.problem
         status = self._hub.status
+        if status is not None and not status.groups:
+            return "no group is known before the database has answered once"
         if status is None or group not in status.groups or group not in self._hub.names:
             return f"the daemon has no group {group!r}, or its names are not known yet"
         return None

@@ -87,9 +87,9 @@ def worst_rows(bad: Sequence[Bad], history: Missing, names: Sequence[str]) -> li
     return [_row(one, history, names[one.number]) for one in bad]
 
 
-def worst_note(shown: int, bad: int, history: Missing) -> str:
-    """How many of them are listed, and what of."""
-    looked = f"{count(history.triggers)} triggers in the ledger"
+def worst_note(shown: int, bad: int, triggers: int) -> str:
+    """How many of them are listed, and of how many triggers."""
+    looked = f"{count(triggers)} triggers in the ledger"
     return f"{count(shown)} of {count(bad)} · {looked}" if bad > shown else looked
 
 

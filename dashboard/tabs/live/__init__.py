@@ -1,6 +1,6 @@
 """The tab Live: how the writing goes now."""
 
-from dashboard.tabs.live.layout import panel
+from dashboard.tabs.live.layout import callbacks, panel
 from dashboard.tabs.tab import Tab
 
-TAB = Tab(key="live", title="Live", layout=panel)
+TAB = Tab(key="live", title="Live", layout=panel, callbacks=callbacks)

@@ -1,15 +1,28 @@
-"""The tab Live: rates, latency and state of the writing now."""
+"""The tab Live: rates, latency and state of the writing now, and of several groups a row each."""
 
 from typing import Any
 
-from dash import html
+from dash import ClientsideFunction, Dash, Input, Output, dcc, html
 
+from dashboard.feed.client import DaemonApi
+from dashboard.feed.hub import Hub
 from dashboard.tabs.figures import CALM, GREY
 from dashboard.tabs.parts import aria, chart_panel, data, live, over, when
+from dashboard.tabs.tables import GRID, Column, search, table
 
 TERMS = ("received", "committed", "duplicate", "refused", "aside", "dead", "waiting", "assembling")
 ALARMING = {"refused": "refused", "aside": "aside", "dead": "dead_now"}
 """Terms that stand out, and by which figure: what was rejected and is stored by now is no trouble any more."""
+
+COLUMNS = (
+    Column(name="name", label="Group", press=True, width=120),
+    Column(name="state", label="State", words=True, sort="desc"),
+    Column(name="rate", label="Triggers committed/s", width=110),
+    Column(name="p99", label="Commit p99, ms", width=96),
+    Column(name="waiting", label="Backlog", width=84),
+    Column(name="missing", label="Missing", width=84),
+    Column(name="minute", label="Committed/s, last minute", spark=True, width=150),
+)
 
 EXPLAINED = ("refused", "aside", "dead")
 SELDOM = ("aside",)
@@ -19,11 +32,48 @@ SELDOM = ("aside",)
 def panel() -> list[Any]:
     """Charts, the conservation equation, the grid of instruments, the last events."""
     return [
+        _groups(),
         html.Section(_charts(), className="charts", **aria("Charts")),
         _totals(),
         html.Section(className="grids", **aria("Instruments")),
         _events(),
     ]
+
+
+def _groups() -> Any:
+    """The table of groups, which is put in once there are several: its script is large."""
+    return html.Section(
+        [
+            html.Div([html.H2("Groups"), html.Div(id="groups-found")], className="panel-head"),
+            html.Div(id="groups-listed", className="listed"),
+            html.Div(dcc.Store(id="groups-open-data"), id="groups-open", hidden=True, **data(needs=GRID[0])),
+        ],
+        id="groups-panel",
+        className="panel",
+        hidden=True,
+        **aria("Groups"),
+        **data(**{"if": "together.many !view.group"}),
+    )
+
+
+def callbacks(app: Dash, _hub: Hub, _api: DaemonApi) -> None:
+    """Fill in the table of groups, and open the one whose name is pressed."""
+
+    @app.callback(
+        Output("groups-listed", "children"),
+        Output("groups-found", "children"),
+        Input("groups-open-data", "data"),
+        prevent_initial_call=True,
+    )
+    async def fill(_: bool) -> Any:
+        return table("groups", COLUMNS), search("groups", "Find a group")
+
+    app.clientside_callback(  # type: ignore[no-untyped-call]
+        ClientsideFunction("triggerlog", "group"),
+        Input("groups-open", "title"),
+        Input("groups-table", "cellRendererData"),
+        prevent_initial_call=True,
+    )
 
 
 def _charts() -> list[Any]:

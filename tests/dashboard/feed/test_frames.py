@@ -3,7 +3,8 @@ from typing import Any
 
 import orjson
 
-from dashboard.feed.frames import COLUMNS, changed, point, points, sections
+from dashboard.feed.frames import COLUMNS, ReadRates, changed, point, points, sections
+from dashboard.feed.groups import WHOLE
 from schemas.api.snapshots import SnapshotsStatus
 from schemas.api.status import DiskStatus, Shortfall
 from tests.page.served import snapshot
@@ -33,8 +34,29 @@ def test_a_point_holds_the_columns_in_their_order() -> None:
     }
 
 
-def test_there_is_a_point_for_each_group() -> None:
-    assert points(snapshot(1, NOW_NS, groups={"bpm": 3, "toroid": 2})).keys() == {"bpm", "toroid"}
+def test_there_is_a_point_for_each_group_and_of_several_one_for_all_together() -> None:
+    assert points(snapshot(1, NOW_NS)).keys() == {"bpm"}
+    reader = {"group": "toroid", "rate": 4.0}
+    status = snapshot(1, NOW_NS, wave=False, groups={"bpm": 3, "toroid": 2}, waiting=5, readers={"one": reader})
+    rows = {name: dict(zip(COLUMNS, row, strict=True)) for name, row in points(status).items()}
+    assert rows.keys() == {WHOLE, "bpm", "toroid"}
+    assert (rows[WHOLE]["received"], rows[WHOLE]["waiting"], rows[WHOLE]["p99"]) == (200.0, 10, rows["bpm"]["p99"])
+    assert (rows[WHOLE]["reads"], rows["bpm"]["reads"], rows["toroid"]["reads"]) == (4.0, 0, 4.0)
+
+
+def test_the_whole_logger_adds_up_and_names_the_worst_groups() -> None:
+    now = snapshot(1, NOW_NS, wave=False, groups={"a": 2, "b": 2, "c": 2, "d": 2, "e": 2}, states={"b": {"1": "s"}})
+    slow = now.groups["d"].commit_ms.model_copy(update={"p99": 750.0})
+    now = now.model_copy(update={"groups": now.groups | {"d": now.groups["d"].model_copy(update={"commit_ms": slow})}})
+    cut = sections(now)
+    words, totals = cut[f"words/{WHOLE}"], cut[f"totals/{WHOLE}"]
+    assert (words["slow"], words["misses"], words["written"]) == ("d", "b", "rows, sync")
+    assert totals["unaccounted"] == 0
+    assert totals["received"] == 5 * cut["totals/a"]["received"]
+    assert cut[f"group/{WHOLE}"]["instruments"] == 10
+    assert f"states/{WHOLE}" not in cut
+    assert [cut[f"words/{name}"]["state"] for name in "abd"] == ["ok", "1 silent", "commits slow"]
+    assert cut["together"] == {"many": True, "words": "5 groups, 2 in trouble: b, d", "bad": ["b", "d"]}
 
 
 def test_a_section_travels_only_when_it_changed() -> None:
@@ -95,3 +117,27 @@ def test_the_epoch_and_the_newest_trigger_are_text_for_a_browser_would_round_the
 
 def test_what_grows_with_every_frame_but_is_not_shown_does_not_travel() -> None:
     assert not changed(sections(snapshot(9, NOW_NS + 250_000_000, count=1)), sections(snapshot(8, NOW_NS, count=1)))
+
+
+def test_a_workload_that_is_on_and_off_in_turn_is_drawn_as_a_rectangle() -> None:
+    rates, drawn, cycles = ReadRates(), [], 0
+    for k in range(4 * 48):
+        is_on = k // 48 % 2 == 0
+        cycles += 2 * is_on
+        readers = {"one": {"cycles": cycles, "rows": 10 * cycles, "rate": 5.0}}
+        drawn.append(rates.take(snapshot(k, NOW_NS + k * 250_000_000, readers=readers))["one"])
+    shown = [one.rate for one in drawn]
+    assert shown[8:48] == [8.0] * 40
+    assert shown[53:96] == [0.0] * 43
+    assert shown[101:144] == [8.0] * 43
+    assert drawn[20].row_rate == 80.0
+
+
+def test_few_answers_are_not_drawn_one_by_one() -> None:
+    rates, shown = ReadRates(), []
+    for k in range(120):
+        readers = {"one": {"cycles": k // 4, "rate": 1.0}}  # one a second
+        shown.append(rates.take(snapshot(k, NOW_NS + k * 250_000_000, readers=readers))["one"].rate)
+    assert set(shown[40:]) == {1.0}
+    again = rates.take(snapshot(120, NOW_NS + 120 * 250_000_000, readers={"one": {"cycles": 0}}))["one"]
+    assert again.rate == 0.0

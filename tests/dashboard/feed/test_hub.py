@@ -12,7 +12,8 @@ from websockets.asyncio.server import ServerConnection, serve
 from backends.ending import end_tasks
 from dashboard import app
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable, StatusStream
-from dashboard.feed.hub import QUEUE, Hub, Viewer
+from dashboard.feed.groups import WHOLE
+from dashboard.feed.hub import BRIEF, QUEUE, Hub, Viewer
 from schemas.api.marks import Marks, MarksStatus
 from schemas.api.readings import GroupDescription
 from schemas.api.status import Status
@@ -51,6 +52,18 @@ async def test_a_new_browser_is_told_everything_and_then_what_changes() -> None:
     assert (frame["kind"], frame["sequence"]) == ("frame", 21)
     assert frame["changed"]["states/bpm"][5] == "m"
     assert "store" not in frame["changed"]
+
+
+async def test_of_many_groups_a_new_browser_gets_the_last_minute_and_asks_for_the_rest() -> None:
+    hub = Hub(daemon="http://127.0.0.1:1", build="b")
+    for k in range(1, BRIEF + 20):
+        hub.take(at(k, groups={f"sector{n}": 1 for n in range(9)}))
+    told = await received(hub.join(epoch=None, sequence=None))
+    lengths = {name: len(rows[0]) for name, rows in told["history"].items()}
+    assert lengths == {WHOLE: BRIEF + 19} | {f"sector{n}": BRIEF for n in range(9)}
+    assert told["brief"] == [f"sector{n}" for n in range(9)]
+    assert len(json.loads(hub.history("sector3") or "")["history"][0]) == BRIEF + 19
+    assert hub.history("other") is None
 
 
 async def test_marks_travel_when_they_change_those_that_wait_for_the_database_among_them() -> None:

@@ -1,5 +1,6 @@
 """The frame of the page and its application go by the list of tabs."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from dash import html
 from dashboard import tabs
 from dashboard.own_tabs.loading import ids_of
 from dashboard.tabs import TABS, page
+from dashboard.tabs.page import banner
 from dashboard.tabs.tab import Tab
 from schemas.config.listeners import PAGE_TABS
 
@@ -42,3 +44,9 @@ def test_the_list_of_keys_has_as_many_digits_as_there_are(further: int, keys: st
 def test_a_run_is_told_with_all_its_digits() -> None:
     shown = [part.to_plotly_json()["props"] for part in page.header()._traverse() if isinstance(part, html.Span)]
     assert [part["data-format"] for part in shown if part.get("data-live") == "group.run"] == ["text"]
+
+
+def test_who_started_it_by_hand_is_not_told_of_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "systemctl" not in str(banner())
+    monkeypatch.setenv("SYSTEMD_EXEC_PID", str(os.getpid()))
+    assert "systemctl status triggerlog-dashboard" in str(banner())

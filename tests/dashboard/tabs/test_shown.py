@@ -104,7 +104,7 @@ async def orbit(views: Shown, choice: str | None = None) -> DrawnOrbit:
 
 
 async def worst(views: Shown, last: int = 200) -> WorstList:
-    found = await views.worst("bpm", last)
+    found = await views.worst(("bpm",), last)
     assert isinstance(found, WorstList)
     return found
 
@@ -140,7 +140,7 @@ async def test_a_question_that_failed_leaves_what_is_shown_and_says_why(
     views = Shown(hub, api)
     api.problem = "the daemon took longer than 5 s to answer"
     assert await views.orbit("bpm", None) == api.problem
-    assert await views.worst("bpm", 200) == api.problem
+    assert await views.worst(("bpm",), 200) == api.problem
     api.problem = None
     before = await orbit(views)
     api.problem = "the daemon took longer than 5 s to answer"
@@ -152,7 +152,7 @@ async def test_a_question_that_failed_leaves_what_is_shown_and_says_why(
     gone = await orbit(views)
     assert "connection refused" not in gone.note, "the banner says so"
     assert gone.is_old
-    assert await views.worst("bpm", 200) == "connection refused"
+    assert await views.worst(("bpm",), 200) == "connection refused"
 
 
 async def test_a_calibrated_orbit_is_never_replaced_by_one_that_is_not(
@@ -203,7 +203,7 @@ async def test_a_failure_is_kept_so_that_those_who_wait_do_not_ask_one_after_the
 
 async def test_a_group_that_is_not_known_is_said_to_be(hub: Hub, api: Answering) -> None:
     views = Shown(hub, api)
-    for told in (await views.orbit("nope", None), await views.worst("nope", 200)):
+    for told in (await views.orbit("nope", None), await views.worst(("nope",), 200)):
         assert told == "the daemon has no group 'nope', or its names are not known yet"
     assert api.asked == []
 
@@ -240,3 +240,23 @@ async def test_rows_have_another_stamp_when_a_state_changes(
     assert [row["key"] for row in after.rows] == ["bpm:6", "bpm:9"]
     assert after.stamp != before.stamp
     assert api.asked == ["missing 200"], "states come on the stream"
+
+
+async def test_the_worst_of_several_groups_are_one_list_and_an_hour_is_as_many_triggers_as_come_in_it(
+    hub: Hub, api: Answering
+) -> None:
+    hub.take(snapshot(21, time.time_ns() + 10**9, wave=False, groups={"bpm": SIZE, "toroid": SIZE}, rate=2.0))
+    hub.names = {"bpm": NAMES, "toroid": [f"toroid_{n}" for n in range(SIZE)]}
+    views = Shown(hub, api)
+    found = await views.worst(views.groups(), None)
+    assert isinstance(found, WorstList)
+    assert [row["key"] for row in found.rows] == ["bpm:6", "toroid:6"]
+    assert found.note == "14,400 triggers in the ledger"
+    assert api.asked == ["missing 7200", "missing 7200"]
+
+
+async def test_an_instrument_is_found_by_a_part_of_its_name(hub: Hub, api: Answering) -> None:
+    views = Shown(hub, api)
+    assert views.find("  ") == []
+    assert len(views.find("bpm")) == shown.FOUND_MOST
+    assert views.find("M_017") == [{"value": "bpm:17", "label": "bpm_017 · bpm · ■ ok"}]
