@@ -1,1 +1,1 @@
-"""Who may see the page and give orders: the log-in (`login`, `session`), and orders that are sent on (`orders`)."""
+"""Who may see the page and give orders: the log-in (`login`), and which requests are refused (`callback_requests`)."""

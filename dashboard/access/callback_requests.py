@@ -15,6 +15,7 @@ from dash import ALL, ALLSMALLER, Output
 from dash.exceptions import PreventUpdate
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from daemon.web.access import is_own_page
 from daemon.web.errors import Denial, defect, header, problem_answer
 from schemas.api.model import Problem
 from schemas.checking.problems import printable
@@ -172,3 +173,27 @@ def _is_property(given: Any) -> bool:
     return (
         isinstance(given, dict) and isinstance(given.get("id"), str | dict) and isinstance(given.get("property"), str)
     )
+
+
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class OwnPages:
+    """Refuses requests of pages of other origins, but those that only read.
+
+    Args:
+        origins: further origins whose pages may ask (see `dashboard.app.build_app`).
+    """
+
+    def __init__(self, app: ASGIApp, *, origins: frozenset[str]) -> None:
+        self._app = app
+        self._origins = origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what may be asked."""
+        is_order = scope["type"] == "http" and scope["method"] not in READING
+        if not is_order or is_own_page(scope, self._origins):
+            await self._app(scope, receive, send)
+            return
+        detail, fix = "a page of another origin may not give orders", "open the page itself"
+        await Denial(status=403, detail=detail, fix=fix).answer(scope, send)

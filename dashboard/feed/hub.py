@@ -10,8 +10,7 @@ import orjson
 from dashboard.feed.frames import COLUMNS, ReadRates, Sections, changed, points, sections
 from dashboard.feed.groups import SIDE_BY_SIDE_MOST, WHOLE
 from dashboard.feed.history import History, Rows
-from dashboard.feed.marks import known_marks, mark_section
-from dashboard.feed.sentences import alarm_count, alarm_line
+from dashboard.feed.sentences import alarm_count, alarm_line, known_marks, mark_section
 from schemas.api.alarms import AlarmStatus
 from schemas.api.status import Status
 from schemas.marks import Mark

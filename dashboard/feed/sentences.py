@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+from dashboard import zone
 from dashboard.feed.groups import WHOLE, worst_of
-from dashboard.words import about, coarse, count, counted, reasons, time
+from dashboard.words import about, coarse, count, counted, moment, reasons, time
 from schemas.api.alarms import AlarmStatus
 from schemas.api.status import DeadLetterCounts, GroupStatus, ReaderStatus, Status
+from schemas.marks import Mark
 from schemas.states import STATE_LETTERS, AlarmSeverity, Attention, InstrumentState
 
 GLYPHS = {AlarmSeverity.CRITICAL: "■", AlarmSeverity.WARNING: "▲", AlarmSeverity.NOTE: "●"}
@@ -132,3 +134,39 @@ def _verdict(group: GroupStatus) -> str:
     if group.dead_letters.readings:
         parts.append(f"{group.dead_letters.readings:,} in the dead letters")
     return " · ".join(parts)
+
+
+SHOWN_MOST = 500
+"""The newest marks, which the charts of all browsers have."""
+
+
+def known_marks(marks: Sequence[Mark], waiting: Sequence[Mark]) -> list[tuple[Mark, bool]]:
+    """The newest marks in order of time, and of each whether it waits for the database."""
+    waits = {mark.id for mark in waiting}
+    known = {mark.id: mark for mark in (*marks, *waiting)}
+    ordered = sorted(known.values(), key=lambda mark: (mark.time_ns, str(mark.id)))[-SHOWN_MOST:]
+    return [(mark, mark.id in waits) for mark in ordered]
+
+
+def mark_section(known: Sequence[tuple[Mark, bool]]) -> dict[str, Any]:
+    """The section of the stream from which charts draw marks."""
+    return {"all": [_line(mark, waits=waits) for mark, waits in known]}
+
+
+def _line(mark: Mark, *, waits: bool) -> dict[str, Any]:
+    return {
+        "t": mark.time_ns / 1e6,
+        "until": None if mark.until_ns is None else mark.until_ns / 1e6,
+        "text": mark.text,
+        "group": mark.group,
+        "words": words(mark),
+        "waits": waits,
+    }
+
+
+def words(mark: Mark) -> str:
+    """A mark in one line."""
+    until = "" if mark.until_ns is None else f" to {moment(mark.until_ns // 10**6)}"
+    about = f" (group {mark.group})" if mark.group else ""
+    at = f"{moment(mark.time_ns // 10**6)}{until} {zone.label()}"
+    return f"{at}: {mark.text}{about}{f', {mark.author}' if mark.author else ''}"

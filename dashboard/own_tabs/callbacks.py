@@ -3,19 +3,81 @@
 import asyncio
 import inspect
 import json
+import logging
+import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dash
-from dash import Dash, Output, _callback, set_props
+from dash import Dash, Output, _callback, dcc, html, set_props
 from dash.development.base_component import Component
 from dash.exceptions import PreventUpdate
 from plotly.basedatatypes import BaseFigure
 from plotly.utils import PlotlyJSONEncoder
 
-from dashboard.own_tabs.faults import Faults, OwnTabError
+from dashboard.feed.client import DaemonUnavailable
+from dashboard.own_tabs.questions import Questions
+from dashboard.tabs.figures import GRAPH_HEIGHT, empty, graph_config
+
+log = logging.getLogger(__name__)
+
+LONGEST = 300
+"""Characters of a message: Dash writes paragraphs, with all of the value that it refuses."""
+
+RESTART = "Correct the file, and restart the page. Its log has the whole traceback."
+
+
+class OwnTabError(Exception):
+    """The page refuses what a tab's file does; the message says what that is, and the fix."""
+
+
+class Faults:
+    """The faults of one file: each is logged once, though a callback may fail every second in every browser."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._logged: set[tuple[type[BaseException], str]] = set()
+
+    def shown(self, problem: BaseException, function: str = "") -> Any:
+        """The element that says what is wrong and what to do; a new fault is logged with its traceback.
+
+        function: name of the one that was called, for a problem that is none of the file's lines.
+        """
+        if isinstance(problem, DaemonUnavailable):
+            return _element("No answer.", f"{problem}.", "")
+        place = self._place(problem) or _within(function)
+        words = f"{self._path.name}{place}: {_said(problem)}"
+        # Not by the message: it may hold a value that differs each time.
+        if (type(problem), place) not in self._logged:
+            self._logged.add((type(problem), place))
+            log.error("a tab is faulty: %s", words, exc_info=problem)
+        return _element("This tab is faulty.", words, RESTART)
+
+    def _place(self, problem: BaseException) -> str:
+        if isinstance(problem, SyntaxError) and problem.filename == str(self._path):
+            return f", line {problem.lineno}"
+        # The innermost line of the file itself: what a library does deeper down is in the log.
+        for frame in reversed(traceback.extract_tb(problem.__traceback__)):
+            if frame.filename == str(self._path):
+                return f", line {frame.lineno}{_within(frame.name)}"
+        return ""
+
+
+def _said(problem: BaseException) -> str:
+    said = " ".join((problem.msg if isinstance(problem, SyntaxError) else str(problem)).split())[:LONGEST]
+    return said if isinstance(problem, OwnTabError) else f"{type(problem).__name__}: {said}".removesuffix(": ")
+
+
+def _within(function: str) -> str:
+    return f" in {function}" if function not in ("", "<module>") else ""
+
+
+def _element(title: str, words: str, action: str) -> Any:
+    return html.Div([html.Strong(title), " ", html.Code(words), " ", action], className="panel")
+
 
 LIMIT_S = 10.0
 """A callback that takes longer is ended: a browser has six connections to the page, and each waiting one takes one."""
@@ -192,3 +254,23 @@ def _too_long(problem: BaseException) -> OwnTabError:
 def _answer(properties: Properties) -> str:
     """What Dash sends when a callback sets properties beside its Outputs, and none of these."""
     return json.dumps({"multi": True, "response": {}, "sideUpdate": properties}, cls=PlotlyJSONEncoder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnTab:
+    """What `tab()` returns.
+
+    layout: awaited when a browser first opens the tab; gives what is in its panel, a list of Dash components.
+    callbacks: called once at the start of the page, to register what Dash calls back on, each by `@app.callback`.
+    title: what a person reads; the name of the file, if it is None.
+    """
+
+    layout: Callable[[Questions], Awaitable[list[Any]]]
+    callbacks: Callable[[Callbacks, Questions], None] | None = None
+    title: str | None = None
+
+
+def graph_panel(name: str, title: str, *, height: int = GRAPH_HEIGHT) -> Any:
+    """A panel for a figure that a callback draws: `Output(name, "figure")`. height: in px."""
+    graph = dcc.Graph(id=name, figure=empty(height), config=graph_config(), style={"height": f"{height}px"})
+    return html.Figure([html.Figcaption(html.H2(title)), graph], className="panel")

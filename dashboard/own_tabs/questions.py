@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.feed.cache import TtlCache
 from dashboard.feed.client import DaemonApi, DaemonUnavailable, detail_of
 from dashboard.feed.hub import Hub
+from dashboard.feed.relay import TtlCache
 from schemas.api.readings import OneTrigger, Readings
 
 FRESH_S = 0.9

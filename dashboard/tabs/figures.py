@@ -8,7 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboard import zone
-from dashboard.feed.marks import words
+from dashboard.feed.sentences import words
 from schemas.api.readings import Missing, Readings, Reduced
 from schemas.marks import Mark
 

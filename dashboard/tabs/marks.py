@@ -9,11 +9,10 @@ from dash import ALL, Dash, Input, Output, State, dcc, html, no_update
 from dashboard import zone
 from dashboard.feed.client import DaemonApi
 from dashboard.feed.hub import Hub
-from dashboard.feed.marks import words
-from dashboard.tabs.forms import Field, box_id, checked, field_id, form, outcome
+from dashboard.feed.sentences import words
+from dashboard.tabs.forms import Field, box_id, checked, field_id, form, group_options, outcome
 from dashboard.tabs.orders import REMEMBERED, Order, Orders
 from dashboard.tabs.parts import aria, data, live, pressed_of, tick, when
-from dashboard.tabs.workloads import group_options
 from dashboard.words import moment
 from schemas.marks import Mark
 

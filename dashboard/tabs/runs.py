@@ -8,10 +8,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from dash import Dash, Input, Output, html, no_update, set_props
 
-from dashboard.feed.cache import TtlCache
 from dashboard.feed.client import DaemonUnavailable
 from dashboard.feed.hub import Hub
-from dashboard.feed.relay import NotThere
+from dashboard.feed.relay import NotThere, TtlCache
 from dashboard.tabs.parts import aria, choose
 from dashboard.tabs.tables import Row, pressed
 from dashboard.words import NONE

@@ -8,7 +8,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 
-from dashboard.compression import FOR_EVER, CompressedFiles
+from dashboard.app import FOR_EVER, CompressedFiles
 
 SCRIPT = b"let figure = 1;\n" * 500
 

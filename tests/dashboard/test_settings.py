@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from dashboard.feed.hub import Hub
-from dashboard.tabs.settings import settings, settings_element
+from dashboard.tabs.page import settings, settings_element
 from schemas.api.status import Status
 from tests.page.served import snapshot
 from tests.page.visits import STATUS

@@ -8,7 +8,7 @@ type Value = number | null;
 type Liveness = "live" | "delayed" | "none";
 type Draw = (liveness: Liveness) => void;
 
-// --- settings, made by dashboard/tabs/settings.py -------------------------------------------------------------------------
+// --- settings, made by dashboard/tabs/page.py -------------------------------------------------------------------------
 
 interface InstrumentState {
   name: string;
@@ -115,7 +115,7 @@ interface EventLine {
   text: string;
 }
 
-/* dashboard/feed/marks.py */
+/* dashboard/feed/sentences.py */
 interface MarkLine {
   t: number;
   until: Value;

@@ -20,8 +20,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from daemon.web.tls import client_context
-from dashboard.access.login import ENDED
-from dashboard.access.session import LASTS_S, Sessions
+from dashboard.access.login import ENDED, LASTS_S, Sessions
 from tests.page.browser import Watched, live
 from tests.page.stage import ROOT, Process, ask, until
 from tests.support.certificates import Authority

@@ -5,20 +5,22 @@ from typing import Any
 
 from dash import Dash, Input, Output, State, no_update
 
-from dashboard.feed.cache import TtlCache
 from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.conditions import ConditionsServer
 from dashboard.feed.hub import Hub
-from dashboard.feed.relay import NotThere
-from dashboard.tabs.conditions.asked import Compared, Drawn, compared, drawn
+from dashboard.feed.relay import NotThere, TtlCache
 from dashboard.tabs.conditions.figures import height, timeline, timeline_note
 from dashboard.tabs.conditions.folders import folders_callbacks
 from dashboard.tabs.conditions.layout import MOST_TAGS
 from dashboard.tabs.conditions.rows import (
+    Compared,
+    Drawn,
     client_rows,
     clients_note,
+    compared,
     difference_note,
     difference_rows,
+    drawn,
     newest_first,
     tag_rows,
     tags_note,

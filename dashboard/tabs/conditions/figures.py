@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.tabs.conditions.words import key_words
+from dashboard.tabs.conditions.rows import key_words
 from dashboard.tabs.figures import CALM, FAINT, GREY, INK, plot_axis, plot_layout
 from dashboard.words import count
 from schemas.conditions.intervals import END, KEY_DTYPE, Intervals, Key

@@ -7,9 +7,8 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import Dash, Input, Output, State, dcc, html, no_update
 
-from dashboard.feed.cache import TtlCache
 from dashboard.feed.client import DaemonApi, DaemonUnavailable
-from dashboard.feed.relay import NotThere, answer_of
+from dashboard.feed.relay import NotThere, TtlCache, answer_of
 from dashboard.tabs.parts import ASKING, aria, choose, panel_head, tick
 from dashboard.tabs.tables import Column, Row, cell, columns, row, table
 from dashboard.words import NONE, count, counted, lasted, moment

@@ -1,15 +1,113 @@
 """What the tab Conditions says of tags, of what differs between two of them, and of who asks, row by row."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
 
-from dashboard.tabs.conditions.asked import Compared
-from dashboard.tabs.conditions.words import key_words
+from dashboard import zone
+from dashboard.feed.conditions import ConditionsServer
 from dashboard.tabs.tables import Cell, Row, cell, row
 from dashboard.words import NONE, count, counted, moment, number, size
 from schemas.api.conditions import ConditionsClients, ConditionsUse, TagRow
-from schemas.conditions.intervals import Difference, Key, Payload, TagStatus
+from schemas.conditions.intervals import (
+    END,
+    Difference,
+    Intervals,
+    Key,
+    Payload,
+    TagStatus,
+    differences,
+    intervals_of_rows,
+)
+
+MOST_INTERVALS = 60_000
+"""Of one list, and of both tags together: what is more is not asked for, because reading it would hold up the page."""
+
+NOTHING = intervals_of_rows([])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """The intervals of one type by tag, and the tags whose lists are too long to be drawn, with their lengths."""
+
+    type: str
+    lists: Mapping[str, Intervals]
+    too_long: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """What differs between two tags.
+
+    only_left, only_right: types of which only one of them has a list. by_type: where lists of the same type differ.
+    unread: how many intervals both have, where these are too many to be read and only the type that is drawn was
+    compared; else None.
+    """
+
+    left: str
+    right: str
+    only_left: Sequence[str]
+    only_right: Sequence[str]
+    by_type: Mapping[str, Sequence[Difference]]
+    unread: int | None = None
+
+
+async def drawn(server: ConditionsServer, tags: Sequence[str], type_: str) -> Drawn:
+    """The intervals of a type in some tags. Raises DaemonUnavailable or NotThere."""
+    found: dict[str, Intervals] = {}
+    too_long: dict[str, int] = {}
+    for tag in tags:
+        name = (await server.lists(tag)).get(type_)
+        amount = 0 if name is None else await server.count(name)
+        if amount > MOST_INTERVALS:
+            too_long[tag] = amount
+        else:
+            found[tag] = NOTHING if name is None else await server.intervals(name)
+    return Drawn(type=type_, lists=found, too_long=too_long)
+
+
+async def compared(
+    server: ConditionsServer, left: str, right: str, *, sizes: Mapping[str, int], shown: Drawn
+) -> Compared:
+    """What differs between two tags: of all types, or only of the one that is drawn where all are too many.
+
+    sizes: intervals by tag. Raises DaemonUnavailable or NotThere.
+    """
+    mine, other = await server.lists(left), await server.lists(right)
+    total = sizes.get(left, 0) + sizes.get(right, 0)
+    pairs: dict[str, tuple[Intervals, Intervals]] = {}
+    if total <= MOST_INTERVALS:
+        for type_ in sorted(mine.keys() & other.keys()):
+            pairs[type_] = await server.intervals(mine[type_]), await server.intervals(other[type_])
+    elif left in shown.lists and right in shown.lists:
+        pairs[shown.type] = shown.lists[left], shown.lists[right]
+    found = {type_: list(differences(*pair)) for type_, pair in pairs.items()}
+    return Compared(
+        left=left,
+        right=right,
+        only_left=sorted(mine.keys() - other.keys()),
+        only_right=sorted(other.keys() - mine.keys()),
+        by_type={type_: some for type_, some in found.items() if some},
+        unread=None if total <= MOST_INTERVALS else total,
+    )
+
+
+LEAST_TIME_NS = 10**17
+"""A minor key of at least so much, with the major key 0, is a time: it is in 1973."""
+
+LARGEST_TIME_NS = 4 * 10**18
+"""Up to the year 2096; what is beyond is a number."""
+
+
+def key_words(key: Key) -> str:
+    """A key: a time to the second where it is one, else both numbers."""
+    if key == END:
+        return "open"
+    if key.major == 0 and LEAST_TIME_NS <= key.minor <= LARGEST_TIME_NS:
+        return f"{moment(key.minor / 1e6)} {zone.label()}"
+    return f"{key.major} {key.minor}"
+
 
 GLYPHS = {TagStatus.UNLOCKED: "○", TagStatus.LOCKED: "◐", TagStatus.FROZEN: "●"}
 

@@ -1,7 +1,7 @@
 """The tab Instruments: the state of each, who is missing most, and the orbit.
 
-`layout` has the elements, `callbacks` fill them with what `shown` has: the list of `worst`, and the `orbit` with its
-`orbit_figure`. The `drawer` with one instrument's trend opens from the tab Live, too.
+`layout` has the elements, `callbacks` fill them with what `shown` has: the list of `worst`, and the `orbit`. The
+`drawer` with one instrument's trend opens from the tab Live, too.
 """
 
 from dashboard.tabs.instruments.callbacks import callbacks

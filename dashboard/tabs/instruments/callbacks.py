@@ -10,7 +10,7 @@ from dashboard.feed.hub import Hub
 from dashboard.tabs.figures import empty
 from dashboard.tabs.instruments.drawer import UNSEEN, drawer_callbacks
 from dashboard.tabs.instruments.layout import HOUR
-from dashboard.tabs.instruments.orbit_figure import ORBIT_HEIGHT, moved
+from dashboard.tabs.instruments.orbit import ORBIT_HEIGHT, moved
 from dashboard.tabs.instruments.shown import Shown
 from dashboard.tabs.parts import choose
 from dashboard.tabs.tables import pressed

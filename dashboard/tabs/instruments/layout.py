@@ -7,7 +7,7 @@ from dash import dcc, html
 
 from dashboard.tabs.figures import empty, graph_config
 from dashboard.tabs.instruments.drawer import UNSEEN
-from dashboard.tabs.instruments.orbit_figure import ORBIT_HEIGHT
+from dashboard.tabs.instruments.orbit import ORBIT_HEIGHT
 from dashboard.tabs.instruments.shown import MISSING_FRESH_S
 from dashboard.tabs.instruments.worst import COLUMNS
 from dashboard.tabs.parts import ASKING, aria, room, tick, when

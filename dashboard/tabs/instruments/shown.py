@@ -8,12 +8,20 @@ from typing import Any, TypeVar
 
 import orjson
 
-from dashboard.feed.cache import TtlCache
 from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
+from dashboard.feed.relay import TtlCache
 from dashboard.tabs.instruments.drawer import STATE_WORDS
-from dashboard.tabs.instruments.orbit import OLD_S, Orbit, missing_words, orbit_note, orbit_of
-from dashboard.tabs.instruments.orbit_figure import Span, orbit_figure, span_of
+from dashboard.tabs.instruments.orbit import (
+    OLD_S,
+    Orbit,
+    Span,
+    missing_words,
+    orbit_figure,
+    orbit_note,
+    orbit_of,
+    span_of,
+)
 from dashboard.tabs.instruments.worst import leading, worst, worst_note, worst_rows
 from dashboard.tabs.tables import Row
 from schemas.api.readings import Missing, OneTrigger

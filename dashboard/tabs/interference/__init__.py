@@ -1,7 +1,7 @@
 """The tab Interference: experiments that measure what reading does to the writing.
 
-`experiments` asks the daemon, `measured` is what is shown of an experiment; `figures`, `rows` and `words` draw it, and
-`form` starts one.
+`measured` asks the daemon for experiments, and has what one has measured; `figures` and `rows` show it, and `form`
+starts one.
 """
 
 from dashboard.tabs.interference.callbacks import callbacks

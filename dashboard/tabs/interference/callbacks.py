@@ -9,12 +9,10 @@ from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
 from dashboard.feed.relay import NotThere
 from dashboard.tabs.figures import empty
-from dashboard.tabs.interference.experiments import Experiments, Known
 from dashboard.tabs.interference.figures import HEIGHT, POINTS, dose_figure, dose_note, time_figure, time_note
 from dashboard.tabs.interference.form import form_callbacks
-from dashboard.tabs.interference.measured import Shown
-from dashboard.tabs.interference.rows import figure_rows, past_rows, reader_rows, server_rows
-from dashboard.tabs.interference.words import head, progress, remarks
+from dashboard.tabs.interference.measured import Experiments, Known, Shown
+from dashboard.tabs.interference.rows import figure_rows, head, past_rows, progress, reader_rows, remarks, server_rows
 from dashboard.tabs.orders import Order, Orders
 from dashboard.tabs.parts import UNPRESSED, choose, pressed_of
 from dashboard.tabs.tables import pressed

@@ -15,19 +15,23 @@ from dashboard.tabs.forms import (
     Field,
     box_id,
     checked,
+    does_not_take,
     elsewhere,
     errors,
     field_id,
     fields,
     form,
+    group_options,
     inputs,
+    suggested,
     taken,
     without,
+    words_of,
+    workload_fields,
 )
-from dashboard.tabs.interference.words import lasts
+from dashboard.tabs.interference.rows import lasts
 from dashboard.tabs.orders import REMEMBERED, Order, Orders, say
 from dashboard.tabs.parts import aria, chosen, panel_head, pressed_of, tick
-from dashboard.tabs.workloads import does_not_take, group_options, suggested, words_of, workload_fields
 from schemas.api.interference import Experiment
 from schemas.api.status import Status
 from schemas.checking.fields import keys

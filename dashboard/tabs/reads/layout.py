@@ -5,11 +5,10 @@ from typing import Any
 from dash import dcc, html
 
 from dashboard.tabs.figures import CALM, GREY
-from dashboard.tabs.forms import Field, fields, form, outcome
+from dashboard.tabs.forms import Field, fields, form, outcome, workload_fields
 from dashboard.tabs.parts import aria, chart_panel, panel_head, tick
 from dashboard.tabs.reads.snapshots.layout import snapshot_panels
 from dashboard.tabs.tables import Column, columns, table
-from dashboard.tabs.workloads import workload_fields
 from schemas.config.workloads import GovernorConfig, Workload
 
 WORKLOADS = [

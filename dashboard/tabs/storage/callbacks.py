@@ -4,10 +4,9 @@ from typing import Any
 
 from dash import Dash, Input, Output, State, html, no_update, set_props
 
-from dashboard.feed.cache import TtlCache
 from dashboard.feed.client import DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
-from dashboard.feed.relay import NotThere, answer_of
+from dashboard.feed.relay import NotThere, TtlCache, answer_of
 from dashboard.tabs.forms import checked, field_id
 from dashboard.tabs.orders import Order, Orders
 from dashboard.tabs.parts import data, key
@@ -17,6 +16,8 @@ from dashboard.tabs.storage.rows import (
     account_note,
     account_rows,
     beside_rows,
+    decimation_words,
+    described,
     durability_note,
     durability_pairs,
     journal_rows,
@@ -25,10 +26,11 @@ from dashboard.tabs.storage.rows import (
     partition_rows,
     partitions_note,
     reduced_rows,
+    retention_words,
     stored_note,
     stored_rows,
+    tiers_words,
 )
-from dashboard.tabs.storage.words import decimation_words, described, retention_words, tiers_words
 from schemas.api.status import Status
 from schemas.api.storage import Storage
 from schemas.api.tiers import TierMove

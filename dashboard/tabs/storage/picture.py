@@ -9,8 +9,7 @@ from typing import Any
 from zlib import crc32
 
 from dashboard.tabs.figures import CALM, CHOSEN, FAINT, GREY, INK, LIMIT, plot_axis, plot_layout
-from dashboard.tabs.storage.rows import NO_END
-from dashboard.tabs.storage.words import heat_words
+from dashboard.tabs.storage.rows import NO_END, heat_words
 from dashboard.words import UNITS, size
 from schemas.api.status import Status
 from schemas.api.storage import GroupStorage, PartitionStorage, Storage

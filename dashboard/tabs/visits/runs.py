@@ -3,10 +3,9 @@
 import time
 from dataclasses import dataclass
 
-from dashboard.feed.cache import TtlCache
 from dashboard.feed.client import DaemonApi
 from dashboard.feed.hub import Hub
-from dashboard.feed.relay import answer_of
+from dashboard.feed.relay import TtlCache, answer_of
 from dashboard.tabs.runs import KnownRuns, ShownRun, Tick
 from schemas.api.visits import Visits, VisitsFigures, VisitsStatus, VisitsSummary
 

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from dashboard.feed.cache import TtlCache
 from dashboard.feed.client import DaemonUnavailable
+from dashboard.feed.relay import TtlCache
 
 
 async def test_many_who_ask_at_once_cost_one_question() -> None:

@@ -7,7 +7,7 @@ import pytest
 from dashboard.feed.client import Daemon
 from dashboard.feed.conditions import ConditionsServer, reached_at
 from dashboard.feed.hub import Hub
-from dashboard.tabs.conditions import asked
+from dashboard.tabs.reads.snapshots.charts import rows
 from schemas.conditions.intervals import TagStatus
 from tests.page.served import snapshot
 from tests.support.conditions_server import TOKEN, fill, served
@@ -37,14 +37,14 @@ async def test_lists_that_are_too_long_are_neither_drawn_nor_compared(monkeypatc
         hub.take(snapshot(1, time.time_ns(), conditions={"address": there.url}))
         server = ConditionsServer(hub, Daemon(url="http://127.0.0.1:9", token=TOKEN))
         assert {tag.name: tag.payload_iov_count for tag in await server.tags()} == sizes
-        shown = await asked.drawn(server, ["left", "right"], "type_001")
+        shown = await rows.drawn(server, ["left", "right"], "type_001")
         assert {tag: len(intervals) for tag, intervals in shown.lists.items()} == {"left": 30, "right": 0}
-        every = await asked.compared(server, "left", "right", sizes=sizes, shown=shown)
+        every = await rows.compared(server, "left", "right", sizes=sizes, shown=shown)
         assert (every.only_left, every.only_right, list(every.by_type)) == (["type_001"], [], ["type_000"])
         assert every.unread is None
-        monkeypatch.setattr(asked, "MOST_INTERVALS", 25)
-        shown = await asked.drawn(server, ["left", "right"], "type_000")
+        monkeypatch.setattr(rows, "MOST_INTERVALS", 25)
+        shown = await rows.drawn(server, ["left", "right"], "type_000")
         assert (list(shown.lists), shown.too_long) == (["right"], {"left": 30})
-        some = await asked.compared(server, "left", "right", sizes=sizes, shown=shown)
+        some = await rows.compared(server, "left", "right", sizes=sizes, shown=shown)
         assert (some.only_left, some.by_type, some.unread) == (["type_001"], {}, 80)
         await server.close()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dashboard.tabs.conditions.figures import MOST_BORDERS, borders_of, timeline, timeline_note
-from dashboard.tabs.conditions.words import key_words
+from dashboard.tabs.conditions.rows import key_words
 from schemas.conditions.intervals import END, Intervals, Key
 from tests.support.calibrations import intervals_of
 

@@ -2,8 +2,21 @@
 
 from typing import Any
 
-from dashboard.tabs.forms import Field, checked, elsewhere, errors, field_id, fields, inputs, taken, without
-from dashboard.tabs.workloads import FIELDS, does_not_take, suggested, workload_fields
+from dashboard.tabs.forms import (
+    FIELDS,
+    Field,
+    checked,
+    does_not_take,
+    elsewhere,
+    errors,
+    field_id,
+    fields,
+    inputs,
+    suggested,
+    taken,
+    without,
+    workload_fields,
+)
 from dashboard.zone import time_ns
 from schemas.config.visits import VisitsConfig
 from schemas.config.workloads import OWN_FIELDS, GovernorConfig, Workload, WorkloadKind

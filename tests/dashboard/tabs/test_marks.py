@@ -7,7 +7,7 @@ import pytest
 
 from dashboard.feed.client import Daemon, DaemonApi
 from dashboard.feed.hub import Hub
-from dashboard.feed.marks import SHOWN_MOST, known_marks, mark_section, words
+from dashboard.feed.sentences import SHOWN_MOST, known_marks, mark_section, words
 from dashboard.tabs.figures import missing_strip, trends
 from dashboard.tabs.marks import asked, mark_of, register
 from schemas.api.readings import Missing, Readings

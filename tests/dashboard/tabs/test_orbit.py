@@ -5,15 +5,18 @@ import plotly.graph_objects as go
 import pytest
 
 from dashboard.tabs.instruments.orbit import (
+    CROWDED,
     POSITION,
     Orbit,
     Plot,
     choices,
     missing_words,
+    moved,
+    orbit_figure,
     orbit_note,
     orbit_of,
+    span_of,
 )
-from dashboard.tabs.instruments.orbit_figure import CROWDED, moved, orbit_figure, span_of
 from schemas.api.readings import OneTrigger
 from schemas.conditions.calibration import BUTTONS, positions
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from dashboard.tabs.reads.callbacks import ceilings, governor_words, running, workload_rows
 from dashboard.tabs.reads.layout import WORKLOADS
-from dashboard.tabs.reads.rows import ceilings, governor_words, running, workload_rows
 from schemas.api.status import GovernorStatus, ReaderStatus
 from tests.page.served import READER
 

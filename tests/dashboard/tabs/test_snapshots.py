@@ -15,8 +15,7 @@ from dashboard.feed.hub import Hub
 from dashboard.tabs.forms import checked
 from dashboard.tabs.reads.snapshots import charts, runs
 from dashboard.tabs.reads.snapshots.callbacks import beside, cliff_lines, of_clients
-from dashboard.tabs.reads.snapshots.form import FIRST, MORE, SUGGESTED
-from dashboard.tabs.reads.snapshots.layout import PAST, TILES
+from dashboard.tabs.reads.snapshots.layout import FIRST, MORE, PAST, SUGGESTED, TILES
 from dashboard.tabs.reads.snapshots.runs import Known, Shown, SnapshotRuns, followed
 from dashboard.tabs.reads.snapshots.words import past_rows, plan, progress, summary, tiles, told
 from schemas.api.snapshots import (

@@ -13,6 +13,7 @@ from dashboard.tabs.storage.rows import (
     account_note,
     account_rows,
     beside_rows,
+    decimation_words,
     durability_pairs,
     journal_rows,
     outage_note,
@@ -23,7 +24,6 @@ from dashboard.tabs.storage.rows import (
     stored_note,
     stored_rows,
 )
-from dashboard.tabs.storage.words import decimation_words
 from schemas.api.status import DeadLetterCounts, IntakeStatus, Status
 from schemas.api.storage import ReducedStorage
 from tests.page.served import snapshot, storage

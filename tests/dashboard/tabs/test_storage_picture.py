@@ -9,7 +9,7 @@ import pytest
 
 from dashboard.tabs.figures import CALM, CHOSEN, FAINT, GREY, LIMIT
 from dashboard.tabs.storage import picture
-from dashboard.tabs.storage.words import described, heat_words, retention_words, tiers_words
+from dashboard.tabs.storage.rows import described, heat_words, retention_words, tiers_words
 from schemas.api.retention import NextPeriod, RetentionStatus
 from schemas.api.status import Status
 from schemas.api.storage import PartitionStorage, Storage

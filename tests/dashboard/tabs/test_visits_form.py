@@ -1,7 +1,7 @@
 import pytest
 
 from dashboard.tabs.forms import checked, taken, without
-from dashboard.tabs.visits.form import COUNTS_WITH, FIRST, MORE, unused, values_of, whole
+from dashboard.tabs.visits.layout import COUNTS_WITH, FIRST, MORE, unused, values_of, whole
 from schemas.checking.fields import choices, keys
 from schemas.config.visits import VisitsConfig
 from schemas.visits.tables import LastUpdate

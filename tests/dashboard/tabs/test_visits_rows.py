@@ -1,6 +1,6 @@
 from typing import Any
 
-from dashboard.tabs.visits.rows import fit_rows, past_note, past_rows, size_rows, sizes_note
+from dashboard.tabs.visits.callbacks import fit_rows, past_note, past_rows, size_rows, sizes_note
 from schemas.api.visits import VisitsFigures, VisitsSummary
 from tests.page.visits import figures_of, runs_told
 

@@ -13,7 +13,7 @@ from dashboard.tabs.orders import Order, Orders
 from dashboard.tabs.parts import chosen, key
 from dashboard.tabs.reads.snapshots import charts
 from dashboard.tabs.reads.snapshots.charts import LOW, TALL
-from dashboard.tabs.reads.snapshots.form import MORE, NAME
+from dashboard.tabs.reads.snapshots.layout import MORE, NAME
 from dashboard.tabs.reads.snapshots.runs import Known, SnapshotRuns
 from dashboard.tabs.reads.snapshots.words import client_keys, past_note, past_rows, plan, told
 from dashboard.tabs.runs import Props, Tick, differing, newer, past_callbacks, problem_props, set_changed

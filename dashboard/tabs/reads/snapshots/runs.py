@@ -4,10 +4,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dashboard.feed.cache import TtlCache
 from dashboard.feed.client import DaemonApi
 from dashboard.feed.hub import Hub
-from dashboard.feed.relay import RUN, NotThere, answer_of
+from dashboard.feed.relay import RUN, NotThere, TtlCache, answer_of
 from dashboard.tabs.runs import KnownRuns, ShownRun, Tick
 from schemas.api.snapshots import (
     CliffPoint,

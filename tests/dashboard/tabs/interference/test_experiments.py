@@ -13,8 +13,7 @@ import pytest_asyncio
 from dashboard.feed.client import Daemon, DaemonApi, DaemonUnavailable
 from dashboard.feed.hub import Hub
 from dashboard.tabs.interference.callbacks import Seen, clicked_dose, clicked_time, stamp_of
-from dashboard.tabs.interference.experiments import Experiments
-from dashboard.tabs.interference.measured import of_record
+from dashboard.tabs.interference.measured import Experiments, of_record
 from schemas.marks import Mark
 from tests.page.experiments import UNDER_WAY, experiments_told, record_of
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dashboard.tabs.interference.measured import of_record
-from dashboard.tabs.interference.words import EXPLAINED, head, lasts, progress, remarks, verdict
+from dashboard.tabs.interference.rows import EXPLAINED, head, lasts, progress, remarks, verdict
 from schemas.api.status import ExperimentStatus
 from schemas.states import ExperimentPhase, RunState
 from tests.page.experiments import record_of
