@@ -91,3 +91,18 @@ def test_forty_groups_need_no_sideways_scroll_on_a_phone(stage: Stage, browser: 
     expect(watched.page.locator("#groups-table .ag-row").first).to_be_visible()
     watched.page.wait_for_function("() => document.documentElement.scrollWidth <= 390")
     watched.page.close()
+
+
+def test_an_instrument_of_any_group_is_found_by_its_name(stage: Stage, fresh: Watched) -> None:
+    stage.figures(**FORTY)
+    page = fresh.page
+    page.locator("#tab-instruments").click()
+    expect(page.locator("#worst-table [row-id='sector26:3']").first).to_be_attached(timeout=120_000)
+    find = page.get_by_role("textbox", name="Find an instrument")
+    find.fill("31_007")
+    page.get_by_role("option", name="sector31_007").click()
+    expect(page.locator(".mantine-Drawer-title")).to_have_text("sector31_007")
+    expect(page).to_have_url(re.compile("instrument=sector31%3A7"))
+    expect(find).to_have_value("")
+    assert grave(page) == []
+    assert fresh.errors == []
