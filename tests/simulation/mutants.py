@@ -346,7 +346,7 @@ MUTANTS = (
     ),
     Mutant(
         name="believe that what was taken behind a gap of the intake's log is settled",
-        file="daemon/pipeline/intake/catching_up.py",
+        file="daemon/pipeline/intake/replay.py",
         text="                    await self._note_doubt()  # a crash while",
         to="                    pass  # a crash while",
         plan="behind-a-gap-of-the-intake-and-killed-again",
@@ -367,7 +367,7 @@ MUTANTS = (
     ),
     Mutant(
         name="go on without the note that what the intake's log holds is in doubt",
-        file="daemon/pipeline/intake/catching_up.py",
+        file="daemon/pipeline/intake/replay.py",
         text="                is_told = True\n                await asyncio.sleep(AGAIN_S)\n",
         to="                return\n",
         plan="a-doubt-that-cannot-be-noted",
@@ -529,7 +529,7 @@ MUTANTS = (
     ),
     Mutant(
         name="announce a restart behind all that the intake's log has",
-        file="daemon/pipeline/intake/catching_up.py",
+        file="daemon/pipeline/intake/replay.py",
         text="                while received.number > announced.next_place(self._group):\n",
         to="                while False:\n",
         seed=50007,
