@@ -124,8 +124,7 @@ async def test_another_daemon_learns_who_has_the_lock_and_gets_it_when_the_serve
     network: Network, make: Callable[[str], Store], behind: str, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("backends.sql.writing.GROUP_LOCK_TIMEOUT_S", 0.05)
-    for locks in ("postgresql", "mysql"):
-        monkeypatch.setattr(f"backends.{locks}.server.locks.DEAD_S", 2)
+    monkeypatch.setattr("backends.sql.connection.DEAD_S", 2)
     lost, other = make(behind), make(dsn)
     await lost.open()
     with monkeypatch.context() as impatient:

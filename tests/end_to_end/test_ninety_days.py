@@ -270,8 +270,8 @@ class Days:
 def by_the_given_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store makes partitions for times near the server's; a keeper looks when it is told to."""
     monkeypatch.setattr("backends.columns.partitions.PAST_NS", 200 * DAY_NS)
-    for keeper in ("decimation", "tiers"):
-        monkeypatch.setattr(f"daemon.{keeper}.keeper.EVERY_S", 86_400.0)
+    for module in ("retention.looking", "tiers.keeper"):
+        monkeypatch.setattr(f"daemon.{module}.EVERY_S", 86_400.0)
 
 
 async def begin_day(days: Days, day: int) -> None:
