@@ -1,7 +1,7 @@
 """Gathering: the bytes of many connections become one block, without a copy in between.
 
 Connections of a group receive into one buffer, one behind the other, whole records only. What has gathered is handed
-to the intake as one `numpy.frombuffer`: at once when it may complete a trigger, else after ten milliseconds, so that
+to the intake as one `numpy.frombuffer`: at once when it may complete a trigger, else after two milliseconds, so that
 a hundred instruments that send one reading each cost a few steps a trigger and not a hundred.
 """
 
@@ -23,11 +23,8 @@ BUFFER = 4 * 2**20
 READ_MOST = 256 * 2**10
 """Bytes read from one connection at a time, so that a fast sender does not keep the others waiting."""
 
-WAIT_S = 0.01
+WAIT_S = 0.002
 """The longest that readings which complete nothing wait for company."""
-
-PAUSE_S = 0.001
-"""The least time between two hand-overs: what seems to complete a trigger may not, as where an instrument is gone."""
 
 
 class Gather:
@@ -45,7 +42,6 @@ class Gather:
         self._chunks: list[tuple[int, int, int]] = []  # column, first sequence, readings
         self._soon: asyncio.Handle | None = None
         self._later: asyncio.TimerHandle | None = None
-        self._flushed_s = 0.0
         self._turn_bytes = 0
 
     @property
@@ -106,14 +102,13 @@ class Gather:
         self._chunks = []
         self._end = 0
         self._intake.receive(block, origin)
-        self._flushed_s = asyncio.get_running_loop().time()
         self.handed += len(block)
         self._wanted = self._intake.wanted * self._size
 
     def _plan(self) -> None:
         loop = asyncio.get_running_loop()
         if self._end >= self._wanted:
-            self._soon = loop.call_at(max(loop.time(), self._flushed_s + PAUSE_S), self.flush)
+            self._soon = loop.call_soon(self.flush)
         else:
             self._later = loop.call_later(WAIT_S, self.flush)
 

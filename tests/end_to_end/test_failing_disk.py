@@ -176,9 +176,7 @@ class TestUnreadableSector:
         [
             "intake/bpm/id",
             "intake/bpm/acknowledged",
-            "dead-letters/bpm/id",
             "dead-letters/bpm/acknowledged",
-            "dead-letters/bpm/retried",
             "api-token",
             "events.jsonl",
         ],

@@ -28,14 +28,13 @@ def rejected_at(*triggers: int) -> list[Letter]:
     return [
         Letter(
             serial=0,
-            origin=0,
-            journal=1,
             number=1,
             key=(2, trigger),
             triggers=1,
             readings=5,
             kept_ns=0,
             reason='the check "top" (23514)',
+            detail="",
         )
         for trigger in triggers
     ]

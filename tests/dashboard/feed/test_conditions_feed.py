@@ -7,7 +7,7 @@ import pytest
 from dashboard.feed.client import Daemon
 from dashboard.feed.conditions import ConditionsServer, reached_at
 from dashboard.feed.hub import Hub
-from dashboard.tabs.reads.snapshots.charts import rows
+from dashboard.tabs.conditions import rows
 from schemas.conditions.intervals import TagStatus
 from tests.page.served import snapshot
 from tests.support.conditions_server import TOKEN, fill, served

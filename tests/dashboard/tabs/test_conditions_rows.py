@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from daemon.tools.conditions.files import MOST_ROWS
 from dashboard.tabs.conditions.callbacks import Listed, shown_of
 from dashboard.tabs.conditions.layout import MOST_TAGS
 from dashboard.tabs.conditions.rows import (
+    MOST_ROWS,
     Compared,
     client_rows,
     clients_note,

@@ -208,6 +208,7 @@ async def test_the_committer_and_the_watch_take_over_their_settings() -> None:
         await eventually(lambda: pipeline.figures().committed.triggers == 1)
         seen_ns = time.monotonic_ns()
         await eventually(lambda: time.monotonic_ns() > seen_ns + 10_000_000)
+        pipeline.look()
         pipeline.receive(make_block(group, [(2, i) for i in range(group.size - 1)]))
         pipeline.end()
         assert pipeline.instruments.figures(time.monotonic_ns()).states == "oooos"
