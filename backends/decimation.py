@@ -66,7 +66,7 @@ def together(parts: Sequence[Array], group: InstrumentGroup) -> Array:
 
 
 def _firsts(*keys: Array) -> Array:
-    """Where each new key begins, of keys in order."""
+    """Return where each new key begins, of keys in order."""
     if not len(keys[0]):
         return np.empty(0, np.intp)
     differs = np.zeros(len(keys[0]) - 1, bool)
@@ -146,7 +146,7 @@ class Stretch:
 
 
 def stretches_of(account: Iterable[Decimated], query: Means | Figures, beyond_ns: int = 0) -> list[Stretch]:
-    """What was reduced of the time that a question is about: ascending, none touching another.
+    """Return what was reduced of the time that a question is about: ascending, none touching another.
 
     beyond_ns: so far beyond a period may readings of it lie, by their own times, whose figures are there, too.
     """
@@ -162,7 +162,7 @@ def stretches_of(account: Iterable[Decimated], query: Means | Figures, beyond_ns
 
 
 def between(query: Means, stretches: Iterable[Stretch]) -> Iterator[Means]:
-    """What is left of a question beside its stretches."""
+    """Return what is left of a question beside its stretches."""
     start_ns = query.start_ns
     for each in stretches:
         if each.start_ns > start_ns:
@@ -173,7 +173,7 @@ def between(query: Means, stretches: Iterable[Stretch]) -> Iterator[Means]:
 
 
 def without_raw(stretch: Stretch, account: Iterable[Decimated]) -> Iterator[Stretch]:
-    """What of a stretch was reduced: its steps at the ends reach into what was not."""
+    """Return what of a stretch was reduced: its steps at the ends reach into what was not."""
     for span in spans_of(each.period for each in account if isinstance(each.how, Bucket)):
         if span.start_ns < stretch.end_ns and span.end_ns > stretch.start_ns:
             start_ns, end_ns = max(span.start_ns, stretch.start_ns), min(span.end_ns, stretch.end_ns)
@@ -218,7 +218,7 @@ def means_of(figures: Array, group: InstrumentGroup) -> Array:
 
 
 def _clipped(stretch: Stretch, query: Means | Figures) -> Stretch:
-    """What of a stretch is asked about; of figures each step as a whole of which a part is."""
+    """Return what of a stretch is asked about; of figures each step as a whole of which a part is."""
     start_ns, end_ns, step_ns = query.start_ns, query.end_ns, stretch.step_ns
     if isinstance(query, Figures):
         start_ns, end_ns = start_ns // step_ns * step_ns, -(-end_ns // step_ns) * step_ns

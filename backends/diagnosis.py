@@ -24,7 +24,7 @@ ADDED = "bigint NOT NULL DEFAULT 0"
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """What the database says of a group."""
+    """Answers of the database about a group."""
 
     logger: str
     layout: str
@@ -104,12 +104,12 @@ def _channels_differ(there: Sequence[Channel], here: Sequence[Channel]) -> str |
 
 
 REFUSED = re.compile(r"certificate verify failed: (?P<why>.*?)\.? \(_ssl", re.IGNORECASE)
-"""How Python's ssl words it; drivers put it into texts of their own."""
+"""The words of Python's ssl; drivers put it into texts of their own."""
 
 
 @contextmanager
 def certificate_refused(ca_option: str) -> Iterator[None]:
-    """Where the server's certificate is not trusted, say so with the fix: at a start no waiting helps.
+    """Say so with the fix if the server's certificate is not trusted: at a start no waiting helps.
 
     ca_option: of the DSN, that names the authority.
     """
