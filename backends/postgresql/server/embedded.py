@@ -210,7 +210,7 @@ class _Server:
 
     def _make(self) -> None:
         if self._data.exists() and any(self._data.iterdir()):
-            raise _unfinished(self._data, "PG_VERSION is missing")
+            raise _unfinished(self._data, "PG_VERSION is missing or empty")
         options = ("--auth-local=trust", "--auth-host=reject", "--encoding=UTF8", "--locale=C", "--username=postgres")
         try:
             with whole_folder(self._data) as partial, Folder(partial, follow=False) as folder:
@@ -387,12 +387,12 @@ def _reason(error: subprocess.CalledProcessError) -> str:
 
 def _check_written_by(data: Path) -> bool:
     """See that the data, where there is any, is of this version's making; whether there is."""
-    written_by = _read(data, "PG_VERSION")
-    if written_by is None:
+    written_by = (_read(data, "PG_VERSION") or "").strip()
+    if not written_by:
         return False
-    if written_by.strip() != str(VERSION):
+    if written_by != str(VERSION):
         raise StoreError(
-            f"{data} was written by PostgreSQL {written_by.strip()}, this is {VERSION};"
+            f"{data} was written by PostgreSQL {written_by}, this is {VERSION};"
             " upgrade it with pg_upgrade, or set another `state_dir`"
         )
     return True

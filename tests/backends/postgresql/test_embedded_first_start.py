@@ -156,12 +156,15 @@ def initdb(state: Path, moment: Callable[[Path], bool] | None) -> None:
     assert (process.wait() == 0) == (moment is None)
 
 
+@pytest.mark.parametrize("empty", [False, True], ids=["as it is", "PG_VERSION is empty"])
 @pytest.mark.parametrize("moment", ["before PG_VERSION", "after PG_VERSION", "in the bootstrap"])
 async def test_what_an_older_version_left_unfinished_is_named(
-    state_dir: Path, server: EmbeddedPostgresql, moment: str
+    state_dir: Path, server: EmbeddedPostgresql, moment: str, empty: bool
 ) -> None:
     initdb(state_dir, MOMENTS[moment])
     data = state_dir / "postgresql"
+    if empty:
+        (data / "PG_VERSION").write_bytes(b"")
     with pytest.raises(StoreError, match=f"{data} is no whole database .*; `mv {data} {data}.unfinished`"):
         await started(server)
     assert server.pid is None
