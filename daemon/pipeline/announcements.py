@@ -162,13 +162,6 @@ class Announcements:
             " senders that ask for acknowledgements still have the others"
         )
 
-    def journal_unreadable(self, readings: int) -> None:
-        """So many readings in the log could not be read any more."""
-        self._error(
-            f"{readings} readings in the journal could not be read any more; what was left of them is in its folder"
-            " `damaged`"
-        )
-
     def position_gone(self) -> None:
         """The database has all that it acknowledged, and not how far that is: somebody removed the row."""
         self._warning("its position in the database was gone, and is written again")

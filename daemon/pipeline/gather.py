@@ -1,7 +1,7 @@
 """Gathering: the bytes of many connections become one block, without a copy in between.
 
 Connections of a group receive into one buffer, one behind the other, whole records only. What has gathered is handed
-to the intake as one `numpy.frombuffer`: at once when it may complete a trigger, else after two milliseconds, so that
+to the intake as one `numpy.frombuffer`: at once when it may complete a trigger, else after ten milliseconds, so that
 a hundred instruments that send one reading each cost a few steps a trigger and not a hundred.
 """
 
@@ -23,7 +23,7 @@ BUFFER = 4 * 2**20
 READ_MOST = 256 * 2**10
 """Bytes read from one connection at a time, so that a fast sender does not keep the others waiting."""
 
-WAIT_S = 0.002
+WAIT_S = 0.01
 """The longest that readings which complete nothing wait for company."""
 
 

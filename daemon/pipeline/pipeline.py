@@ -399,14 +399,11 @@ class Pipeline:
             self._announcements.lost_by_sender(joined.lost)
         return joined
 
-    def skip(self, session: int, first: int) -> None:
-        """Go on with this number of a session that is connected: the log has lost what is before, or the database."""
-        known = self.known(session)
-        self._assembly.sessions.connect(session, first=first, now=self._now())
+    def skip_lost(self, session: int, first: int) -> None:
+        """Go on with this number of a connected session, or with an earlier one: behind what the database lost."""
         _, had = self.lost_of.get(session, (0, 0))
-        if lost := max(0, first - max(known, had)):
-            self.lost.change(0, lost, 0)
-            self._announcements.journal_unreadable(lost)
+        if (upto := min(first, had)) > self.known(session):
+            self._assembly.sessions.connect(session, first=upto, now=self._now())
 
     def known(self, session: int) -> int:
         """All readings of a session with lower numbers came, and were sent: 0 of one that is unknown."""

@@ -329,10 +329,11 @@ class SimulatedDaemon:
 
     @property
     def waits_for_nothing(self) -> bool:
-        """Whether all it has is in the database."""
-        intake = self._intake
-        is_through = intake is not None and intake.pipeline is not None
-        return self.pipeline is not None and is_through and self.is_serving and not self.pipeline.waiting.blocks
+        """Whether all it has is in the database, open triggers among it."""
+        intake, pipeline = self._intake, self.pipeline
+        if intake is None or intake.pipeline is None or pipeline is None or not self.is_serving:
+            return False
+        return not pipeline.waiting.blocks and not pipeline.figures().open
 
 
 def marks_in(block: ClosedBlock) -> list[int]:

@@ -16,6 +16,7 @@ from typing import NoReturn
 from daemon.client.sender import Sender, SenderError
 from daemon.core.supervision.fail_stop import process_ends
 from daemon.pipeline.dead_letters import Letter
+from daemon.pipeline.intake.replay import JournalUnreadable
 from schemas.batch import Batch, Durability, Stream
 from schemas.sessions import session_key
 from schemas.wire import Ack, Answer, ProtocolError
@@ -172,7 +173,8 @@ class World:
             raise error
         if not life.is_dead:
             self.note(f"fail-stop {where} {error!r}")
-            if not isinstance(error, Defect):
+            is_expected = isinstance(error, JournalUnreadable) and self.oracle.has_bad_sectors
+            if not isinstance(error, Defect) and not is_expected:
                 last = traceback.extract_tb(error.__traceback__)[-1]
                 at = f"{last.name}, line {last.lineno} of {last.filename.rpartition('/')[2]}"
                 self.oracle.find("an exception in the data path", f"{error!r} in {where}: {at}")
@@ -600,7 +602,11 @@ class Events:
     def _unreadable(self, where: str, file: float, part: float) -> None:
         """A sector of a file goes bad, with what is there."""
         drive = self._world.hosts[self._world.at_host].drive
-        self._world.oracle.may_be_lost |= drive.lose_sector(where, file, part, is_mark)
+        lost, settings = drive.lose_sector(where, file, part, is_mark), self._world.plan.settings
+        if not settings.risk_ms:  # who waits for `committed` still has what is not in the database
+            waiting = [crate for crate in self._world.machine.crates if settings.crates[crate.number][0] == "committed"]
+            lost -= {reading.mark for crate in waiting for reading in crate.sent}
+        self._world.oracle.may_be_lost |= lost
         self._world.oracle.has_bad_sectors = True
 
     def _slow(self, delay_s: float, for_s: float) -> None:

@@ -78,7 +78,7 @@ class Intake:
         self.log = log
         self._keeper = None if log is None else LogKeeper(log, self._on_log)
         self._nobody = NOBODY  # the pipeline's column for readings for which nobody waits
-        found_upto = 0 if log is None else log.next - 1
+        self._found_at_start = found_upto = 0 if log is None else log.next - 1
         self.stretches = Stretches(() if found is None else found.sessions, found_upto)
         self._streams = Streams(self.stretches, rng)
         self._columns = Columns(self._streams.nobody)
@@ -390,6 +390,7 @@ class Intake:
             pipeline,
             self._clock,
             self.stretches,
+            found_at_start=self._found_at_start,
             found_upto=self._catching_up.found_upto,
             doubtful_upto=self._catching_up.doubtful_upto,
             own=self._streams.private(),

@@ -2,7 +2,8 @@
 
 What lies behind a gap of its session, as after a power cut, is of those readings that its sender sends again, or of
 those before which the database lost something. It is taken by itself, as readings of a session of the daemon's own.
-Where a pipeline begins again the log has lost nothing: what is missing the database lost, and no sender has it.
+Where a pipeline begins again, the database has lost what neither it nor the log has, and no sender has it. What this
+process wrote and cannot read again its sender may still have: the process ends, and the sender sends it to the next.
 """
 
 import asyncio
@@ -20,9 +21,14 @@ from daemon.pipeline.pipeline import Pipeline
 from schemas.readings import Array
 
 
+class JournalUnreadable(Exception):
+    """What this process has written into its log cannot be read any more."""
+
+
 class Replay:
     """Puts records through a pipeline, one after the other.
 
+    found_at_start: the last record that an earlier process wrote.
     stretches: told which numbers the records up to `found_upto`, of an earlier process, have. doubtful_upto: another
         daemon may have taken for lost, and so for settled, what records up to this number have.
     own: the key of a session for what is taken by itself.
@@ -30,9 +36,18 @@ class Replay:
     """
 
     def __init__(
-        self, pipeline: Pipeline, clock: Clock, stretches: Stretches, *, found_upto: int, doubtful_upto: int, own: int
+        self,
+        pipeline: Pipeline,
+        clock: Clock,
+        stretches: Stretches,
+        *,
+        found_at_start: int,
+        found_upto: int,
+        doubtful_upto: int,
+        own: int,
     ) -> None:
         self._stretches = stretches
+        self._found_at_start = found_at_start
         self._found_upto = found_upto
         self._doubtful_upto = doubtful_upto
         self._own = own
@@ -99,8 +114,9 @@ class Replay:
         come = self._pipeline.come(np.array(columns))
         if self._pipeline.begins_again:
             for k in np.flatnonzero(runs["first"] > come).tolist():
-                self._pipeline.skip(int(runs["session"][k]), int(runs["first"][k]))
-            come = np.maximum(come, runs["first"])
+                self._pipeline.skip_lost(int(runs["session"][k]), int(runs["first"][k]))
+            come = self._pipeline.come(np.array(columns))
+        self._see_all_read(runs, come)
         self._note(runs, come)
         lost, doubles = self._lost_of(runs), self._pipeline.doubles
         counts = runs["count"].astype(np.int64)
@@ -122,6 +138,15 @@ class Replay:
             self._pipeline.receive_kept(readings[is_new], origin[is_new], moment)
         # What the database has still is a double.
         self.came_again += max(0, lost - (self._pipeline.doubles - doubles))
+
+    def _see_all_read(self, runs: Array, come: Array) -> None:
+        is_missing = runs["first"] > come
+        if self._number > self._found_at_start and is_missing.any():
+            missing = int((runs["first"] - come)[is_missing].sum())
+            raise JournalUnreadable(
+                f"group {self._pipeline.group.name}: {missing} readings of the journal cannot be read any more; what is"
+                " left of them is in its folder `damaged`: see whether the disk fails"
+            )
 
     def _note(self, runs: Array, come: Array) -> None:
         for reached, (session, first, count, _) in zip(come.tolist(), runs.tolist(), strict=True):
