@@ -75,7 +75,10 @@ def chosen(**change: str | None) -> tuple[str, dict[str, Any]]:
 
 
 def choose(**change: str | None) -> None:
-    """Change what is chosen from within a callback, see `chosen`."""
+    """Change what is chosen from within a callback, see `chosen`; raises TypeError on what no page chooses."""
+    for name, value in change.items():
+        if not isinstance(value, str | None):
+            raise TypeError(f"{name} is no text")
     set_props(*chosen(**change))
 
 

@@ -162,6 +162,7 @@ def test_charts_have_their_room_before_they_can_be_drawn(stage: Stage, browser: 
         expect(page.locator("#panel-live .charts figure")).to_have_count(4, timeout=60_000)
         expect(page.locator("#panel-live .js-plotly-plot")).to_have_count(0)
         for figure in page.locator("#panel-live .charts figure").all():
+            expect(figure).to_be_visible()
             box = figure.bounding_box()
             assert box is not None
             assert box["height"] > CHART_HEIGHT

@@ -81,7 +81,7 @@ def test_the_form_says_what_a_run_would_do_and_what_is_wrong_with_it(stage: Stag
     form.get_by_label("Processing, s of data").fill("0")
     start.click()
     give(page)
-    expect(page.locator("#snapshots-outcome")).to_contain_text("snapshot readers run already")
+    expect(page.locator("#snapshots-outcome")).to_contain_text("Snapshot readers run already")
     assert fresh.errors == []
 
 

@@ -116,7 +116,7 @@ def test_the_form_begins_with_the_configuration_and_tells_why_not(stage: Stage, 
     dialog = page.get_by_role("dialog", name="Start a run of visits")
     dialog.get_by_label("Token of the daemon’s API").fill("of-a-person")
     dialog.get_by_role("button", name="Send").click()
-    expect(form.locator(".outcome")).to_have_text("visits run already; stop them first, or wait for their end")
+    expect(form.locator(".outcome")).to_have_text("Visits run already; stop them first, or wait for their end.")
     ordered = ask(stage.daemon.url + "/ordered")
     assert (ordered["index_mode"], ordered["last_update"], ordered["visits"]) == ("last_object_table", "upsert", 480)
     assert ordered["survey"] == {"scale": 0.02, "seed": 1}
