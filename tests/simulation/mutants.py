@@ -543,6 +543,13 @@ MUTANTS = (
         seed=50031,
         mix=RESTARTS,
     ),
+    Mutant(
+        name="go on behind what the journal cannot read again",
+        file="daemon/pipeline/intake/replay.py",
+        text="        if self._number > self._found_at_start and is_missing.any():\n",
+        to="        if False:\n",
+        plan="a-sector-goes-bad-in-an-outage",
+    ),
 )
 
 
