@@ -83,10 +83,7 @@ def choose(**change: str | None) -> None:
 
 
 def pressed_of(kind: str) -> Any:
-    """What the id of the key says that was pressed, of those with ids `{kind: …}`; None where none was.
-
-    Keys that were just put in are told as well, pressed by nobody.
-    """
+    """What the id of the pressed key says, of those with ids `{kind: …}`; None where one was only put in."""
     return ctx.triggered_id[kind] if ctx.triggered[0]["value"] else None
 
 

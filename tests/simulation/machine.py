@@ -21,8 +21,6 @@ from tests.simulation.plan import Plan
 MARK = 0x5A17 << 48
 """High bits of every mark: nothing else in a file looks like it."""
 
-FAR_BACK = 1 << 20
-
 
 def is_mark(word: int) -> bool:
     """Whether a 64-bit word is the mark of a reading."""

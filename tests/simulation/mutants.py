@@ -546,7 +546,7 @@ MUTANTS = (
     Mutant(
         name="go on behind what the journal cannot read again",
         file="daemon/pipeline/intake/replay.py",
-        text="        if self._number > self._found_at_start and is_missing.any():\n",
+        text="        if self._number > self._log.found_at_start and is_missing.any():\n",
         to="        if False:\n",
         plan="a-sector-goes-bad-in-an-outage",
     ),

@@ -16,7 +16,6 @@ from typing import NoReturn
 from daemon.client.sender import Sender, SenderError
 from daemon.core.supervision.fail_stop import process_ends
 from daemon.pipeline.dead_letters import Letter
-from daemon.pipeline.intake.replay import JournalUnreadable
 from schemas.batch import Batch, Durability, Stream
 from schemas.sessions import session_key
 from schemas.wire import Ack, Answer, ProtocolError
@@ -173,7 +172,7 @@ class World:
             raise error
         if not life.is_dead:
             self.note(f"fail-stop {where} {error!r}")
-            is_expected = isinstance(error, JournalUnreadable) and self.oracle.has_bad_sectors
+            is_expected = isinstance(error, OSError) and self.oracle.has_bad_sectors
             if not isinstance(error, Defect) and not is_expected:
                 last = traceback.extract_tb(error.__traceback__)[-1]
                 at = f"{last.name}, line {last.lineno} of {last.filename.rpartition('/')[2]}"

@@ -78,7 +78,7 @@ class Intake:
         self.log = log
         self._keeper = None if log is None else LogKeeper(log, self._on_log)
         self._nobody = NOBODY  # the pipeline's column for readings for which nobody waits
-        self._found_at_start = found_upto = 0 if log is None else log.next - 1
+        found_upto = 0 if log is None else log.next - 1
         self.stretches = Stretches(() if found is None else found.sessions, found_upto)
         self._streams = Streams(self.stretches, rng)
         self._columns = Columns(self._streams.nobody)
@@ -386,15 +386,7 @@ class Intake:
         """Give a pipeline what the log holds, each restart that was announced in its place, and then what comes."""
         self._reading = pipeline
         announced.begin(self.group.name, pipeline.begun)
-        replay = Replay(
-            pipeline,
-            self._clock,
-            self.stretches,
-            found_at_start=self._found_at_start,
-            found_upto=self._catching_up.found_upto,
-            doubtful_upto=self._catching_up.doubtful_upto,
-            own=self._streams.private(),
-        )
+        replay = Replay(pipeline, self._clock, self.stretches, self._catching_up, own=self._streams.private())
         self._times.begin_after((pipeline.heard_s + 1) * 1_000_000_000 - 1)
         self._pipeline_full(pipeline.is_full)
         await self._catching_up.put_through(replay, pipeline, announced)

@@ -7,6 +7,7 @@ process wrote and cannot read again its sender may still have: the process ends,
 """
 
 import asyncio
+import errno
 from collections.abc import Iterable
 
 import numpy as np
@@ -21,35 +22,16 @@ from daemon.pipeline.pipeline import Pipeline
 from schemas.readings import Array
 
 
-class JournalUnreadable(Exception):
-    """What this process has written into its log cannot be read any more."""
-
-
 class Replay:
     """Puts records through a pipeline, one after the other.
 
-    found_at_start: the last record that an earlier process wrote.
-    stretches: told which numbers the records up to `found_upto`, of an earlier process, have. doubtful_upto: another
-        daemon may have taken for lost, and so for settled, what records up to this number have.
-    own: the key of a session for what is taken by itself.
-    columns: of the receipts, by session.
+    log: what is known of it. stretches: told which numbers the records that were found there have. own: the key of a
+    session for what is taken by itself. columns: of the receipts, by session.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        clock: Clock,
-        stretches: Stretches,
-        *,
-        found_at_start: int,
-        found_upto: int,
-        doubtful_upto: int,
-        own: int,
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, clock: Clock, stretches: Stretches, log: "CatchingUp", *, own: int) -> None:
+        self._log = log
         self._stretches = stretches
-        self._found_at_start = found_at_start
-        self._found_upto = found_upto
-        self._doubtful_upto = doubtful_upto
         self._own = own
         self._own_next = 0
         self._number = 0  # of the record that is put through
@@ -90,7 +72,7 @@ class Replay:
         for k, (session, first, count, kind) in enumerate(runs.tolist()):
             if kind == RunKind.SENT:
                 # Of an earlier process it says nothing: what came after it may be in closed blocks by now.
-                if received.number > self._found_upto:
+                if received.number > self._log.found_upto:
                     self._sent[session] = first
             elif kind == RunKind.JOINED:
                 self._join(session, first)
@@ -128,7 +110,7 @@ class Replay:
         is_new = ~is_gap & ~is_settled
         again = is_gap
         origin = Origin(np.repeat(np.array(columns, np.int32), counts), sequence)
-        if self._number <= self._doubtful_upto:
+        if self._number <= self._log.doubtful_upto:
             # It may have taken them itself, too, and have forgotten the session since.
             again = is_gap | is_settled
             self._pipeline.doubt(origin)
@@ -141,18 +123,16 @@ class Replay:
 
     def _see_all_read(self, runs: Array, come: Array) -> None:
         is_missing = runs["first"] > come
-        if self._number > self._found_at_start and is_missing.any():
-            missing = int((runs["first"] - come)[is_missing].sum())
-            raise JournalUnreadable(
-                f"group {self._pipeline.group.name}: {missing} readings of the journal cannot be read any more; what is"
-                " left of them is in its folder `damaged`: see whether the disk fails"
-            )
+        if self._number > self._log.found_at_start and is_missing.any():
+            missing, name = int((runs["first"] - come)[is_missing].sum()), self._pipeline.group.name
+            text = f"group {name}: {missing} readings of the journal cannot be read again; see whether its disk fails"
+            raise OSError(errno.EIO, text)
 
     def _note(self, runs: Array, come: Array) -> None:
         for reached, (session, first, count, _) in zip(come.tolist(), runs.tolist(), strict=True):
             if first > reached:
                 self._pipeline.came_beyond(session, count)
-            elif self._number <= self._found_upto:
+            elif self._number <= self._log.found_upto:
                 self._read(session, first + count)
 
     def _lost_of(self, runs: Array) -> int:
@@ -186,14 +166,15 @@ AGAIN_S = 1.0
 class CatchingUp:
     """Reads a group's log, from the disk and then from memory.
 
-    keeper: None where there is no log. found_upto: the last record of an earlier process. doubtful_upto: another daemon
+    keeper: None where there is no log. found_upto: the last record that was there when it began, and found_at_start:
+    when the process did. doubtful_upto: another daemon
     may have taken for lost what records up to this number have. has_room: whether more can be put through now.
     """
 
     def __init__(
         self, group: str, keeper: LogKeeper | None, events: Events, *, found_upto: int, doubtful_upto: int
     ) -> None:
-        self.found_upto = found_upto
+        self.found_at_start = self.found_upto = found_upto
         self.doubtful_upto = doubtful_upto
         self.has_room = asyncio.Event()
         self._group = group
