@@ -524,7 +524,7 @@ MUTANTS = (
         file="daemon/pipeline/announced.py",
         text="            if after_run is None or begun <= after_run:\n",
         to="            if True:\n",
-        seed=50003,
+        seed=50013,
         mix=RESTARTS,
     ),
     Mutant(
@@ -540,7 +540,7 @@ MUTANTS = (
         file="daemon/pipeline/intake/opening.py",
         text="        log.next = max(log.next, after_record + 1)\n",
         to="        pass\n",
-        seed=50031,
+        seed=50053,
         mix=RESTARTS,
     ),
     Mutant(

@@ -203,7 +203,7 @@ def test_a_database_away_is_no_reason_to_start_again_and_a_cut_of_the_power_then
     machine.lose_power()
     machine.boot()
     site.until_active()
-    machine.until_logged("were left in the journal, and are committed now")
+    machine.until_logged("of the journal went through assembly again")
     site.check_stored()
     site.send(10)
     site.check_stored()
