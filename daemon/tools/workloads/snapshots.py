@@ -166,7 +166,6 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """Show the runs that are kept: in a folder, or with --daemon by that daemon."""
-    # Imported here: the other commands start without it.
     # Imported here: the other commands start without them.
     from daemon.tools.workloads.tables import snapshots_table  # noqa: PLC0415
     from daemon.workloads.snapshots.runner import snapshots_archive  # noqa: PLC0415
