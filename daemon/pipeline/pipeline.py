@@ -248,10 +248,11 @@ class Pipeline:
         self._see_came_again()
 
     def _see_came_again(self) -> None:
-        """Tell what is lost as soon as the database has said of all that came again whether it had it."""
+        """Tell what is lost, at most, as soon as the database has said of all that came again whether it had it."""
         if self._came_again is None or not self._backlog.has_settled(self._came_again[1]):
             return
-        readings = self._came_again[0] - max(0, self._committer.counts.placed_doubles - self._doubles_before)
+        doubles = max(0, self._committer.counts.placed_doubles - self._doubles_before)
+        readings = max(0, self._came_again[0] - doubles)
         behind, self._behind, self._came_again, self.lost_of = self._behind, None, None, {}
         if behind is None or readings >= behind.readings:
             return
