@@ -83,7 +83,7 @@ def choose(**change: str | None) -> None:
 
 
 def pressed_of(kind: str) -> Any:
-    """What the id of the pressed key says, of those with ids `{kind: …}`; None where one was only put in."""
+    """Return what the id of the pressed key says, of those with ids `{kind: …}`; None where one was only put in."""
     return ctx.triggered_id[kind] if ctx.triggered[0]["value"] else None
 
 

@@ -329,7 +329,7 @@ class SimulatedDaemon:
 
     @property
     def waits_for_nothing(self) -> bool:
-        """Whether all it has is in the database, open triggers among it."""
+        """Tell whether all it has is in the database, open triggers among it."""
         intake, pipeline = self._intake, self.pipeline
         if intake is None or intake.pipeline is None or pipeline is None or not self.is_serving:
             return False

@@ -172,7 +172,8 @@ class World:
             raise error
         if not life.is_dead:
             self.note(f"fail-stop {where} {error!r}")
-            is_expected = isinstance(error, OSError) and self.oracle.has_bad_sectors
+            is_unreadable = isinstance(error, OSError) and error.errno == errno.EIO
+            is_expected = is_unreadable and self.oracle.has_bad_sectors
             if not isinstance(error, Defect) and not is_expected:
                 last = traceback.extract_tb(error.__traceback__)[-1]
                 at = f"{last.name}, line {last.lineno} of {last.filename.rpartition('/')[2]}"

@@ -94,9 +94,9 @@ class Replay:
             for session in runs["session"].tolist()
         ]
         come = self._pipeline.come(np.array(columns))
-        if self._pipeline.begins_again:
-            for k in np.flatnonzero(runs["first"] > come).tolist():
-                self._pipeline.skip_lost(int(runs["session"][k]), int(runs["first"][k]))
+        if self._pipeline.begins_again and (runs["first"] > come).any():
+            for session, first in runs[["session", "first"]][runs["first"] > come].tolist():
+                self._pipeline.skip_lost(session, first)
             come = self._pipeline.come(np.array(columns))
         self._see_all_read(runs, come)
         self._note(runs, come)
@@ -167,8 +167,8 @@ class CatchingUp:
     """Reads a group's log, from the disk and then from memory.
 
     keeper: None where there is no log. found_upto: the last record that was there when it began, and found_at_start:
-    when the process did. doubtful_upto: another daemon
-    may have taken for lost what records up to this number have. has_room: whether more can be put through now.
+    when the process did. doubtful_upto: another daemon may have taken for lost what records up to this number have.
+    has_room: whether more can be put through now.
     """
 
     def __init__(

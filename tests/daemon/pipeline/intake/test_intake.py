@@ -628,13 +628,17 @@ def lines(caplog: pytest.LogCaptureFixture, words: str) -> list[str]:
     return [record.message for record in caplog.records if words in record.message]
 
 
+async def keep_one_of_three(intake: Intake, disk: FaultyDisk) -> None:
+    intake.receive(whole(GROUP, 1))
+    await eventually(lambda: not intake.unsynced)
+    disk.failing["append"] = FULL
+    intake.receive(whole(GROUP, 2, 3))
+
+
 async def test_what_is_not_on_the_disk_yet_is_told_of_what_waits(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with taking(tmp_path, disk) as intake:
-        intake.receive(whole(GROUP, 1))
-        await eventually(lambda: not intake.unsynced)
-        disk.failing["append"] = FULL
-        intake.receive(whole(GROUP, 2, 3))
+        await keep_one_of_three(intake, disk)
         await eventually(lambda: intake.state.problem is not None)
         assert (intake.waiting, intake.unsynced) == (3 * GROUP.size, 2 * GROUP.size)
         disk.failing.clear()
@@ -646,10 +650,7 @@ async def test_an_orderly_end_says_what_it_could_not_keep(tmp_path: Path, caplog
     """Datagrams that waited in memory for a full disk went without a word."""
     disk = FaultyDisk()
     async with taking(tmp_path, disk) as intake:
-        intake.receive(whole(GROUP, 1))
-        await eventually(lambda: not intake.unsynced)
-        disk.failing["append"] = FULL
-        intake.receive(whole(GROUP, 2, 3))
+        await keep_one_of_three(intake, disk)
         intake.drop("backlog", 7)
         intake.note_lost(4, "datagrams")
     (line,) = lines(caplog, UNKEPT)
