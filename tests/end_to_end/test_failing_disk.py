@@ -240,7 +240,7 @@ async def takes_committed_only(daemon: Daemon, state: Path, first: int) -> None:
 
 
 def recovers(daemon: Daemon, state: Path) -> None:
-    until(lambda: group_of(daemon)["journal_problem"] is None, "the journal is written again")
+    until(lambda: group_of(daemon)["journal_problem"] is None, "the journal is in order again")
     until(lambda: "journal" not in [alarm["key"] for alarm in alarms_of(daemon)], "the alarm goes")
     assert (state / "intake/bpm/id").stat().st_size
     until(lambda: stored_token(state), "commands find the token")

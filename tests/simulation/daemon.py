@@ -15,6 +15,7 @@ import daemon.pipeline.gather as gather_module
 import daemon.sources.limits.refusals as refusals_module
 import daemon.web.rates as backoff_module
 from backends.base import OtherJournal, StoreError, StoreUnavailable
+from backends.ending import done_before
 from daemon.core.monitoring.events import Events
 from daemon.core.outside import Outside
 from daemon.pipeline.announced import AnnouncedRuns
@@ -223,7 +224,8 @@ class SimulatedDaemon:
         pipeline.note_risk(self._settings.risk_ms)
         following = self.following = Following(intake, pipeline, self._announced, self._client, self._config)
         self._committing.append(tasks.create_task(following.run()))
-        await following.caught_up.wait()
+        if await done_before(self.stop, following.caught_up.wait()) is None:
+            return
         if not self._is_listening:
             await self._listen(source)
         self.is_serving = True

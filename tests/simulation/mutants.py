@@ -546,9 +546,16 @@ MUTANTS = (
     Mutant(
         name="go on behind what the journal cannot read again",
         file="daemon/pipeline/intake/replay.py",
-        text="        if self._number > self._log.found_at_start and is_missing.any():\n",
-        to="        if False:\n",
+        text="        self._see_all_read(received.number)\n",
+        to="",
         plan="a-sector-goes-bad-in-an-outage",
+    ),
+    Mutant(
+        name="do not see that the last of the journal cannot be read again",
+        file="daemon/pipeline/intake/replay.py",
+        text="            self._see_all_read(self._keeper.next)\n",
+        to="",
+        plan="the-last-of-a-session-goes-bad-in-an-outage",
     ),
 )
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from daemon.client.sender import Sender, SenderError
+from daemon.core.outcome import CommandFailed
 from daemon.core.supervision.fail_stop import process_ends
 from daemon.pipeline.dead_letters import Letter
 from schemas.batch import Batch, Durability, Stream
@@ -172,8 +173,7 @@ class World:
             raise error
         if not life.is_dead:
             self.note(f"fail-stop {where} {error!r}")
-            is_unreadable = isinstance(error, OSError) and error.errno == errno.EIO
-            is_expected = is_unreadable and self.oracle.has_bad_sectors
+            is_expected = isinstance(error, CommandFailed) and self.oracle.has_bad_sectors
             if not isinstance(error, Defect) and not is_expected:
                 last = traceback.extract_tb(error.__traceback__)[-1]
                 at = f"{last.name}, line {last.lineno} of {last.filename.rpartition('/')[2]}"

@@ -148,7 +148,13 @@ class SystemDisk:
 
     def read(self, path: Path, start: int, end: int) -> bytes:
         """The bytes from start to end."""
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno not in UNREADABLE:
+                raise
+            self._note_unreadable(path, start, error)
+            return bytes(end - start)
         try:
             return self._read(path, descriptor, start, min(end, os.fstat(descriptor).st_size))
         finally:

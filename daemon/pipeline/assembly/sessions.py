@@ -94,7 +94,7 @@ class Sessions:
         self._is_uncertain = False  # a session was forgotten of which something may have come that is not settled
         self._column_of: dict[int, int] = {}
         self._left: set[int] = set()  # sessions with a column and no connection
-        self._beyond: dict[int, int] = {}
+        self._beyond: dict[int, list[tuple[int, int]]] = {}
         self._gone: list[int] = []
         self._is_laid_out = False
         self._keys = np.empty(0, np.uint64)
@@ -138,7 +138,7 @@ class Sessions:
         if first <= resume:
             return Joined(column=column, resume=resume)
         self._receipts.skip(column, first)
-        return Joined(column=column, resume=first, lost=self._lost(session, first - resume))
+        return Joined(column=column, resume=first, lost=self._lost(session, first - resume, below=first))
 
     def known(self, session: int) -> int:
         """All readings of a session with lower numbers came, and were sent: 0 of one that is unknown."""
@@ -166,20 +166,21 @@ class Sessions:
         column = self._take_column(resume, doubt=doubt, unsent=upto)
         self._column_of[session] = column
         self._is_laid_out = False
-        return Joined(column=column, resume=resume, lost=self._lost(session, known.lost_before(resume)))
+        return Joined(column=column, resume=resume, lost=self._lost(session, known.lost_before(resume), below=resume))
 
-    def _lost(self, session: int, most: int) -> int:
-        """Return how many readings of a session are proven lost, of at most so many.
+    def _lost(self, session: int, most: int, *, below: int) -> int:
+        """Return how many readings of a session with numbers below this one are lost, of at most so many.
 
         None of a private one: its sender still has what is not acknowledged, and numbers it anew.
         """
         if is_private(session):
             return 0
-        return max(0, most - self._beyond.pop(session, 0))
+        beyond = self._beyond.pop(session, [])
+        return max(0, most - sum(max(0, min(upto, below) - first) for first, upto in beyond))
 
-    def came_beyond(self, session: int, readings: int) -> None:
-        """So many readings were taken by themselves, with numbers beyond a gap: if it proves a loss, not of these."""
-        self._beyond[session] = self._beyond.get(session, 0) + readings
+    def came_beyond(self, session: int, first: int, readings: int) -> None:
+        """So many were taken by themselves, numbered from `first`, beyond a gap: if it proves a loss, not of these."""
+        self._beyond.setdefault(session, []).append((first, first + readings))
 
     def _take_column(self, first: int, *, doubt: int, unsent: int) -> int:
         column = self._receipts.connect(first=first)

@@ -354,10 +354,11 @@ class Intake:
         if problem != self._problem:
             self._problem = problem
             if problem is None:
-                self._events.info(f"group {self.group.name}: the journal is written again")
+                self._events.info(f"group {self.group.name}: the journal is in order again")
             else:
                 self._events.error(
-                    f"group {self.group.name}: {problem}; who waits for `received` is answered when it is committed"
+                    f"group {self.group.name}: {problem}; it is tried again, and who waits for what it cannot do is"
+                    " answered when that is committed"
                 )
 
     @fail_stop()

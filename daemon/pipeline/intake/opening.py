@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from daemon.core.monitoring.events import Events
-from daemon.core.outcome import CommandFailed, reason_of
+from daemon.core.outcome import CommandFailed, file_words
 from daemon.core.outside import Outside
 from daemon.pipeline.files import LogError
 from daemon.pipeline.intake.intake import Intake
@@ -31,7 +31,7 @@ async def open_intake(
         except LogError as error:
             raise CommandFailed(str(error)) from None
         except OSError as error:
-            raise CommandFailed(f"the journal in {folder} cannot be used: {reason_of(error)}") from None
+            raise CommandFailed(f"the journal in {folder} cannot be used: {file_words(error)}") from None
         for copy in found.damaged:
             events.error(f"group {group.name}: the journal is damaged; the bytes are kept in {copy}")
         log.next = max(log.next, after_record + 1)

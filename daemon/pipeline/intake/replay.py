@@ -7,12 +7,12 @@ process wrote and cannot read again its sender may still have: the process ends,
 """
 
 import asyncio
-import errno
 from collections.abc import Iterable
 
 import numpy as np
 
 from daemon.core.monitoring.events import Events
+from daemon.core.outcome import CommandFailed
 from daemon.core.outside import Clock
 from daemon.core.outside.clock import Instant
 from daemon.pipeline.announced import NO_RECORD, AnnouncedRuns
@@ -98,7 +98,6 @@ class Replay:
             for session, first in runs[["session", "first"]][runs["first"] > come].tolist():
                 self._pipeline.skip_lost(session, first)
             come = self._pipeline.come(np.array(columns))
-        self._see_all_read(runs, come)
         self._note(runs, come)
         lost, doubles = self._lost_of(runs), self._pipeline.doubles
         counts = runs["count"].astype(np.int64)
@@ -121,17 +120,10 @@ class Replay:
         # What the database has still is a double.
         self.came_again += max(0, lost - (self._pipeline.doubles - doubles))
 
-    def _see_all_read(self, runs: Array, come: Array) -> None:
-        is_missing = runs["first"] > come
-        if self._number > self._log.found_at_start and is_missing.any():
-            missing, name = int((runs["first"] - come)[is_missing].sum()), self._pipeline.group.name
-            text = f"group {name}: {missing} readings of the journal cannot be read again; see whether its disk fails"
-            raise OSError(errno.EIO, text)
-
     def _note(self, runs: Array, come: Array) -> None:
         for reached, (session, first, count, _) in zip(come.tolist(), runs.tolist(), strict=True):
             if first > reached:
-                self._pipeline.came_beyond(session, count)
+                self._pipeline.came_beyond(session, first, count)
             elif self._number <= self._log.found_upto:
                 self._read(session, first + count)
 
@@ -237,9 +229,8 @@ class CatchingUp:
         while keeper is not None:
             try:
                 found = await keeper.read(READ_MOST)
-            except OSError as error:
-                self._events.error(f"group {self._group}: the journal cannot be read: {error}")
-                await asyncio.sleep(AGAIN_S)
+            except OSError:
+                await asyncio.sleep(AGAIN_S)  # the state of the log says why
                 continue
             for k, received in enumerate(found, 1):
                 is_doubtful = received.number <= self.found_upto and not (self._is_doubt_noted or pipeline.begins_again)
@@ -261,6 +252,7 @@ class CatchingUp:
         """Put through what is in memory."""
         if self._keeper is not None:
             self._put(replay, pipeline, self._keeper.release())
+            self._see_all_read(self._keeper.next)
         pipeline.go_beyond_known()
 
     def _put(self, replay: Replay, pipeline: Pipeline, records: Iterable[Received]) -> None:
@@ -268,7 +260,18 @@ class CatchingUp:
             if received.number > self._replayed:
                 self._take(received, replay, pipeline)
 
+    def _see_all_read(self, upto: int) -> None:
+        """See that of what this process wrote all records below this number went through, but for what it trimmed."""
+        assert self._keeper is not None
+        missing = upto - 1 - max(self._replayed, self.found_at_start, self._keeper.trimmed)
+        if missing > 0:
+            raise CommandFailed(
+                f"group {self._group}: {missing} records of the journal cannot be read again; look for errors of the disk"
+                " of the state folder (`dmesg`), and replace it"
+            )
+
     def _take(self, received: Received, replay: Replay, pipeline: Pipeline) -> None:
+        self._see_all_read(received.number)
         if received.number > self._known_upto:
             pipeline.go_beyond_known()
         replay.take(received)

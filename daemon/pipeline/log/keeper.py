@@ -14,9 +14,11 @@ from collections import deque
 from collections.abc import Callable, Container, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
+from daemon.core.outcome import file_words, reason_of
 from daemon.core.supervision.fail_stop import fail_stop
 from daemon.core.supervision.progress_watch import Part
 from daemon.pipeline.files.acknowledged import Acknowledged
@@ -95,7 +97,7 @@ class LogKeeper:
         self._is_ended = False
         self._acknowledged = Acknowledged(log.folder, log.outside)
         self._room, self._room_at = log.free_room(), self._now()
-        self._writing, self._trimming = Attempt(), Attempt()
+        self._writing, self._trimming, self._reading = Attempt(), Attempt(), Attempt()
         self._state = self._new_state()
 
     def _now(self) -> float:
@@ -143,6 +145,11 @@ class LogKeeper:
             self._beside.wake()
         return received.number
 
+    @property
+    def trimmed(self) -> int:
+        """All records up to this number are safe elsewhere."""
+        return self._trim_to
+
     def trim(self, number: int) -> None:
         """All up to this number is safe elsewhere; what of it is not written yet needs no writing."""
         self._trim_to = max(self._trim_to, number)
@@ -176,12 +183,12 @@ class LogKeeper:
         Raises:
             OSError: the disk failed.
         """
-        return await self._call(lambda: self._log.read(most_bytes))
+        return await self._call(partial(self._read, most_bytes))
 
     async def read_again(self) -> None:
-        """Let `read` begin again with the first record that is there."""
+        """Let `read` begin again with the first record that is not safe elsewhere."""
         self._retained_from = None
-        await self._call(self._log.read_again)
+        await self._call(partial(self._log.read_again, after=self._trim_to))
 
     async def doubt(self) -> None:
         """See `Log.doubt`.
@@ -270,6 +277,15 @@ class LogKeeper:
             self._trimmed = number
             self._trimming.succeeded()
 
+    def _read(self, most_bytes: int) -> list[Received]:
+        try:
+            found = self._log.read(most_bytes)
+        except OSError as error:
+            self._reading.failed(f"the journal cannot be read: {file_words(error)}", self._now())
+            raise
+        self._reading.succeeded()
+        return found
+
     def _write(self, waiting: Sequence[Received], now_s: float) -> None:
         written = 0
         try:
@@ -282,8 +298,10 @@ class LogKeeper:
                 self._log.sync()
                 self._synced = together[-1].number
                 written += len(together)
-        except (LogFull, OSError) as error:
+        except LogFull as error:
             self._writing.failed(f"the journal cannot be written: {error}", now_s)
+        except OSError as error:  # which segment it was changes with each try
+            self._writing.failed(f"the journal cannot be written: {self._log.folder}: {reason_of(error)}", now_s)
         else:
             self._writing.succeeded()
 
@@ -306,7 +324,7 @@ class LogKeeper:
             skipped=self._skipped,
             nbytes=self._log.nbytes,
             room=max(0, min(self._room, self._log.room)),
-            problem=self._writing.problem or self._trimming.problem,
+            problem=self._writing.problem or self._reading.problem or self._trimming.problem,
         )
 
     @fail_stop()

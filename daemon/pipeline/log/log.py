@@ -376,9 +376,9 @@ class Log:
             self._read = max(self._read, limit - 1)
         return found
 
-    def read_again(self) -> None:
-        """Let `read` begin again with the first record that is there."""
-        self._read = self._segments[0].first - 1 if self._segments else self.next - 1
+    def read_again(self, *, after: int = 0) -> None:
+        """Let `read` begin again with the first record that is there, and has a higher number."""
+        self._read = max(after, self._segments[0].first - 1 if self._segments else self.next - 1)
         self._reading, self._at = None, 0
 
     def _records(self, segment: _Segment, limit: int) -> Iterator[Received]:
