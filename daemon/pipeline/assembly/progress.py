@@ -174,6 +174,19 @@ class Progress:
         self._time_ns[ahead] = times[rows[ahead], np.flatnonzero(ahead)]
         self._newest = max(self._newest, int(triggers[-1]))
         self.closed += len(triggers)
+        self._follow()
+
+    def advance_late(self, block: Array, monotonic_ns: int) -> None:
+        """Follow readings that came late, now, for closed triggers."""
+        block = block[np.argsort(block["trigger"], kind="stable")]
+        ahead = block[block["trigger"] > self._trigger[block["instrument"]]]
+        self._heard_ns[block["instrument"]] = monotonic_ns
+        self._trigger[ahead["instrument"]] = ahead["trigger"]
+        self._time_ns[ahead["instrument"]] = ahead["time_ns"]
+        if len(ahead):
+            self._follow()
+
+    def _follow(self) -> None:
         active = self._trigger[self._are_active()]
         if len(active):
             self.front = int(np.partition(active, len(active) // 2)[len(active) // 2])
@@ -181,8 +194,10 @@ class Progress:
             self._note_most()
 
     def _note_most(self) -> None:
-        if 2 * np.count_nonzero(self.active()) > len(self._trigger):
+        if 2 * np.count_nonzero(self._are_active()) > len(self._trigger):
             self.is_of_most, self.is_led_by_few = True, False
+            if self._front is not None:  # what few made of the window ends with them
+                self._low = max(self.left, self._front - self._half)
 
     def _are_active(self) -> Array:
         """Which instruments are about where the front is: bool, shape (instruments,).
@@ -193,8 +208,11 @@ class Progress:
         return np.asarray(self._trigger >= least - self._half)
 
     def active(self) -> Array:
-        """Return which instruments took part in this run lately: bool, (instruments,); all before its first trigger."""
-        return np.ones(len(self._trigger), bool) if self._newest == NEVER else self._are_active()
+        """Return which instruments took part in this run lately, bool, (instruments,).
+
+        All of them, until most have been about its front: what few sent before the others says nothing of those.
+        """
+        return self._are_active() if self.is_of_most else np.ones(len(self._trigger), bool)
 
     def heard_after(self, other: "Progress", since_ns: int) -> Array:
         """Return which instruments were heard here after a monotonic time, and later than there: bool, shape (n,)."""

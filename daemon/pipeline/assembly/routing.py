@@ -141,7 +141,7 @@ class Routing:
 
     def _receive_unknown(self, block: Array, origin: Origin, now: Instant, out: list[ClosedBlock]) -> None:
         before = self._runs.before
-        if before is not None:
+        if before is not None and not before.progress.is_led_by_few:
             block, origin = self._accept_before(before, block, origin, now, out)
             if not len(block):
                 return

@@ -166,6 +166,7 @@ class Triggers(Outcomes):
         merged = run.window.merge(block[keep], now.utc_ns)
         self.counts.accepted += len(merged.late)
         self.counts.late += len(merged.late)
+        run.progress.advance_late(merged.late, now.monotonic_ns)
         self.unplaced.merge(merged)
 
     def _are_doubtful(self, run: OpenRun, block: Array, origin: Origin, same_time: Array, now: Instant) -> Array:
