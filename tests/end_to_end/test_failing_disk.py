@@ -1,5 +1,6 @@
 """A real daemon on a disk that cannot read a sector of its state folder, and on one that is full before the start."""
 
+import asyncio
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -12,13 +13,14 @@ import asyncpg
 import httpx
 import pytest
 
+from daemon.client.sender import Sender
 from daemon.core.configuration.api_token import stored_token
 from daemon.pipeline.log import readings_in
 from schemas.wire import Ack
 from tests.end_to_end.test_journal import counted, own_server
 from tests.support.disks import REAL
 from tests.support.processes import Daemon, free_port, here, running, until
-from tests.support.sending import INSTRUMENTS, balanced
+from tests.support.sending import INSTRUMENTS, balanced, triggers_of
 from tests.support.sending import send as send_any
 from tests.support.unreadable_disk import small_disk, unreadable_disk
 
@@ -89,6 +91,10 @@ def largest(folder: Path, pattern: str) -> Path:
     return max(folder.glob(pattern), key=lambda path: path.stat().st_size)
 
 
+def nbytes_in(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("*.received"))
+
+
 def kept(file: Path) -> bool:
     """Whether a file that could not be read is there under its other name."""
     return file.with_name(f"{file.name}.unreadable").stat().st_size > 0
@@ -150,6 +156,32 @@ class TestUnreadableSector:
                     assert "input/output error" in daemon.run.said
                     assert daemon.run.end() == 0
                 assert kept(segment)
+
+    async def test_the_last_of_a_session_whose_sender_is_silent(self, tmp_path: Path) -> None:
+        port, sent = free_port(), 100 * INSTRUMENTS
+        async with own_server() as (server, dsn):
+            await server.stop()
+            with unreadable_disk(tmp_path) as disk:
+                file = configured(tmp_path, disk.mount / "state", dsn, port)
+                with running("run", str(file)) as run:
+                    run.until_said("taking readings into the journal")
+                    sender = await Sender.connect("127.0.0.1", port, "bpm", ack=Ack.COMMITTED, reconnect=True)
+                    for first in range(1, 101, 10):
+                        await sender.send(triggers_of(sender.record, first, 10).reshape(-1))
+                        await asyncio.sleep(0.1)  # records of their own
+                    folder = disk.mount / "state/intake/bpm"
+                    await asyncio.to_thread(until, lambda: nbytes_in(folder) > sent * sender.record.itemsize, "it is kept")
+                    segment = only(folder, "*.received")
+                    disk.damage(segment, segment.stat().st_size - 100)
+                    await server.start()
+                    assert await asyncio.to_thread(run.ended) == 1
+                    assert "records of the journal cannot be read again" in run.said
+                with running("run", str(file)) as run:
+                    await sender.drain_acknowledged(60)
+                    assert sender.acknowledged == sent
+                    assert await counted(dsn) == (sent, sent, 100)
+                    await sender.close()
+                    assert run.end() == 0
 
     async def test_a_dead_letter(self, tmp_path: Path) -> None:
         async with own_server() as (_, dsn):

@@ -31,7 +31,7 @@ async def open_intake(
         except LogError as error:
             raise CommandFailed(str(error)) from None
         except OSError as error:
-            raise CommandFailed(f"the journal in {folder} cannot be used: {file_words(error)}") from None
+            raise CommandFailed(f"the journal of group {group.name}: {file_words(error)}") from None
         for copy in found.damaged:
             events.error(f"group {group.name}: the journal is damaged; the bytes are kept in {copy}")
         log.next = max(log.next, after_record + 1)
