@@ -333,8 +333,8 @@ MUTANTS = (
     Mutant(
         name="open a trigger in the place of a newer one",
         file="daemon/pipeline/assembly/triggers.py",
-        text="each_in_its_place(new[~run.window.are_behind(new)])",
-        to="each_in_its_place(new)",
+        text="                new = new[~run.window.are_behind(new)]\n",
+        to="                pass\n",
         plan="a-window-behind-what-another-host-closed",
     ),
     Mutant(
@@ -382,8 +382,8 @@ MUTANTS = (
     Mutant(
         name="open two triggers of a block in one place",
         file="daemon/pipeline/assembly/triggers.py",
-        text="run.window.each_in_its_place(new[~run.window.are_behind(new)])",
-        to="new[~run.window.are_behind(new)]",
+        text="            new = run.window.each_in_its_place(new)\n",
+        to="",
         plan="two-of-a-block-a-window-apart",
     ),
     Mutant(
