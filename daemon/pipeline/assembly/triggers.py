@@ -112,9 +112,7 @@ class Triggers(Outcomes):
         if slots.min() == UNKNOWN:
             new = numbers[slots == UNKNOWN]
             new = np.unique(new) if len(new) > 1 else new
-            if run.progress.is_led_by_most:  # else a few may have opened the newer one
-                new = new[~run.window.are_behind(new)]
-            new = run.window.each_in_its_place(new)
+            new = run.window.each_in_its_place(new[~run.window.are_behind(new)])
             if len(new) > max(1, self._max_open // 2):
                 return None
             if len(new):
