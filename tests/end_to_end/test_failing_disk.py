@@ -170,7 +170,9 @@ class TestUnreadableSector:
                         await sender.send(triggers_of(sender.record, first, 10).reshape(-1))
                         await asyncio.sleep(0.1)  # records of their own
                     folder = disk.mount / "state/intake/bpm"
-                    await asyncio.to_thread(until, lambda: nbytes_in(folder) > sent * sender.record.itemsize, "it is kept")
+                    await asyncio.to_thread(
+                        until, lambda: nbytes_in(folder) > sent * sender.record.itemsize, "it is kept"
+                    )
                     segment = only(folder, "*.received")
                     disk.damage(segment, segment.stat().st_size - 100)
                     await server.start()
