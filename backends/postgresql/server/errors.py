@@ -51,9 +51,7 @@ def translated(target: str, *, rejects: type[StoreError] = StoreError) -> Iterat
         raise StoreLacks(
             f"the tables in {target} are not as this store made them: {error}; {diagnosis.REPAIR}"
         ) from error
-    except asyncpg.InternalClientError as error:  # its words are about the driver's states
-        raise StoreUnavailable(f"{target} is not reachable: it closed the connection") from error
-    except (OSError, asyncpg.InterfaceError) as error:
+    except (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
         raise StoreUnavailable(f"{target} is not reachable: {one_line(error)}") from error
 
 

@@ -151,8 +151,6 @@ class SystemDisk:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
-            if error.errno not in UNREADABLE:
-                raise
             self._note_unreadable(path, start, error)
             return bytes(end - start)
         try:
@@ -168,8 +166,6 @@ class SystemDisk:
                 part = os.pread(descriptor, end - start, start)
                 failed = 0
             except OSError as error:
-                if error.errno not in UNREADABLE:
-                    raise
                 self._note_unreadable(path, start, error)
                 step = SECTOR << max(0, failed - SECTORS_TRIED)
                 part = bytes(min(step - start % SECTOR, end - start))
@@ -181,6 +177,8 @@ class SystemDisk:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _note_unreadable(self, path: Path, at: int, error: OSError) -> None:
+        if error.errno not in UNREADABLE:
+            raise error
         if path not in self._unreadable:
             self._unreadable.add(path)
             self.report(

@@ -178,13 +178,11 @@ class Progress:
 
     def advance_late(self, block: Array, monotonic_ns: int) -> None:
         """Follow readings that came late, now, for closed triggers."""
-        block = block[np.argsort(block["trigger"], kind="stable")]
-        ahead = block[block["trigger"] > self._trigger[block["instrument"]]]
         self._heard_ns[block["instrument"]] = monotonic_ns
-        self._trigger[ahead["instrument"]] = ahead["trigger"]
-        self._time_ns[ahead["instrument"]] = ahead["time_ns"]
-        if len(ahead):
-            self._follow()
+        ahead = block[block["trigger"] > self._trigger[block["instrument"]]]
+        ahead = ahead[np.argsort(ahead["trigger"])]
+        self._trigger[ahead["instrument"]], self._time_ns[ahead["instrument"]] = ahead["trigger"], ahead["time_ns"]
+        self._follow()
 
     def _follow(self) -> None:
         active = self._trigger[self._are_active()]
@@ -208,10 +206,7 @@ class Progress:
         return np.asarray(self._trigger >= least - self._half)
 
     def active(self) -> Array:
-        """Return which instruments took part in this run lately, bool, (instruments,).
-
-        All of them, until most have been about its front: what few sent before the others says nothing of those.
-        """
+        """Which instruments took part in this run lately, bool, (instruments,); all until most were about its front."""
         return self._are_active() if self.is_of_most else np.ones(len(self._trigger), bool)
 
     def heard_after(self, other: "Progress", since_ns: int) -> Array:

@@ -263,11 +263,10 @@ class CatchingUp:
     def _see_all_read(self, upto: int) -> None:
         """See that of what this process wrote all records below this number went through, but for what it trimmed."""
         assert self._keeper is not None
-        missing = upto - 1 - max(self._replayed, self.found_at_start, self._keeper.trimmed)
+        missing = upto - 1 - max(self._replayed, self.found_at_start, self._keeper.trim_to)
         if missing > 0:
             raise CommandFailed(
-                f"group {self._group}: {missing} records of the journal cannot be read again; look for errors of the disk"
-                " of the state folder (`dmesg`), and replace it"
+                f"group {self._group}: {missing} records of the journal cannot be read again; see if its disk fails"
             )
 
     def _take(self, received: Received, replay: Replay, pipeline: Pipeline) -> None:

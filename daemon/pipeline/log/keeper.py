@@ -74,7 +74,7 @@ class LogState:
 class LogKeeper:
     """Hands readings to the log.
 
-    log: open. changed: called on the event loop with every new state.
+    log: open. changed: called on the event loop with every new state. trim_to: all records up to it are safe elsewhere.
     """
 
     def __init__(self, log: Log, changed: Callable[[LogState], None]) -> None:
@@ -91,7 +91,7 @@ class LogKeeper:
         self._waiting: deque[Received] = deque()  # those that are not synced, and those that are retained
         self._waiting_bytes = 0
         self._tried = self._synced = log.next - 1
-        self._gone = self._trim_to = self._trimmed = self._skipped = 0
+        self._gone = self.trim_to = self._trimmed = self._skipped = 0
         self._retained_from: int | None = None
         self._calls: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._is_ended = False
@@ -145,14 +145,9 @@ class LogKeeper:
             self._beside.wake()
         return received.number
 
-    @property
-    def trimmed(self) -> int:
-        """All records up to this number are safe elsewhere."""
-        return self._trim_to
-
     def trim(self, number: int) -> None:
         """All up to this number is safe elsewhere; what of it is not written yet needs no writing."""
-        self._trim_to = max(self._trim_to, number)
+        self.trim_to = max(self.trim_to, number)
         self._forget_synced()
         if self._synced > self._trimmed:  # something of it is on the disk
             self._beside.wake()
@@ -183,12 +178,18 @@ class LogKeeper:
         Raises:
             OSError: the disk failed.
         """
-        return await self._call(partial(self._read, most_bytes))
+        try:
+            found = await self._call(partial(self._log.read, most_bytes))
+        except OSError as error:
+            self._reading.failed(f"the journal cannot be read: {file_words(error)}", self._now())
+            raise
+        self._reading.succeeded()
+        return found
 
     async def read_again(self) -> None:
         """Let `read` begin again with the first record that is not safe elsewhere."""
         self._retained_from = None
-        await self._call(partial(self._log.read_again, after=self._trim_to))
+        await self._call(partial(self._log.read_again, after=self.trim_to))
 
     async def doubt(self) -> None:
         """See `Log.doubt`.
@@ -214,7 +215,7 @@ class LogKeeper:
         await self._acknowledged.end()
 
     def _forget_synced(self) -> None:
-        upto = max(self._state.synced, self._trim_to)
+        upto = max(self._state.synced, self.trim_to)
         if self._retained_from is not None:
             upto = min(upto, self._retained_from - 1)
         with self._lock:
@@ -227,7 +228,7 @@ class LogKeeper:
         """Do what is due; return after how many seconds the next step is due, None after the last."""
         now_s = self._now()
         with self._lock:
-            trim_to, is_ended, asked = self._trim_to, self._is_ended, self._beside.asked
+            trim_to, is_ended, asked = self.trim_to, self._is_ended, self._beside.asked
             waiting = self._due_now(now_s, is_ended)
         self._trim(trim_to, now_s)
         self._skipped = trim_to
@@ -263,7 +264,7 @@ class LogKeeper:
             self._due, self._seen, self._seen_s = self._seen, self.next - 1, now_s
         upto = self.next - 1 if is_ended or self._waiting_bytes >= WRITTEN_FROM else max(self._due, self._wanted)
         first = self._waiting[0].number if self._waiting else 0
-        start = max(0, max(self._synced, self._trim_to) + 1 - first)
+        start = max(0, max(self._synced, self.trim_to) + 1 - first)
         return list(islice(self._waiting, start, max(start, upto + 1 - first)))
 
     def _trim(self, number: int, now_s: float) -> None:
@@ -277,15 +278,6 @@ class LogKeeper:
             self._trimmed = number
             self._trimming.succeeded()
 
-    def _read(self, most_bytes: int) -> list[Received]:
-        try:
-            found = self._log.read(most_bytes)
-        except OSError as error:
-            self._reading.failed(f"the journal cannot be read: {file_words(error)}", self._now())
-            raise
-        self._reading.succeeded()
-        return found
-
     def _write(self, waiting: Sequence[Received], now_s: float) -> None:
         written = 0
         try:
@@ -298,10 +290,9 @@ class LogKeeper:
                 self._log.sync()
                 self._synced = together[-1].number
                 written += len(together)
-        except LogFull as error:
-            self._writing.failed(f"the journal cannot be written: {error}", now_s)
-        except OSError as error:  # which segment it was changes with each try
-            self._writing.failed(f"the journal cannot be written: {self._log.folder}: {reason_of(error)}", now_s)
+        except (LogFull, OSError) as error:  # which segment it was changes with each try
+            why = f"{self._log.folder}: {reason_of(error)}" if isinstance(error, OSError) else error
+            self._writing.failed(f"the journal cannot be written: {why}", now_s)
         else:
             self._writing.succeeded()
 
