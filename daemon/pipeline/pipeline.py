@@ -314,9 +314,9 @@ class Pipeline:
         self._assembly.receipts.promise(origin)
         self.receive(block, origin, moment)
 
-    def came_beyond(self, session: int, first: int, readings: int) -> None:
+    def came_beyond(self, session: int, first: int, upto: int) -> None:
         """Take note of readings taken by `take_readings_again` with numbers beyond a gap in their session."""
-        self._assembly.sessions.came_beyond(session, first, readings)
+        self._assembly.sessions.came_beyond(session, first, upto)
 
     def doubt(self, origin: Origin) -> None:
         """Let no number prove that these readings did not come before."""

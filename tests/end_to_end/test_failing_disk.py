@@ -3,8 +3,8 @@
 import asyncio
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import NoReturn
@@ -13,16 +13,17 @@ import asyncpg
 import httpx
 import pytest
 
+from backends.postgresql.server.embedded import EmbeddedPostgresql
 from daemon.client.sender import Sender
 from daemon.core.configuration.api_token import stored_token
 from daemon.pipeline.log import readings_in
 from schemas.wire import Ack
 from tests.end_to_end.test_journal import counted, own_server
 from tests.support.disks import REAL
-from tests.support.processes import Daemon, free_port, here, running, until
+from tests.support.processes import Daemon, Running, free_port, here, running, until
 from tests.support.sending import INSTRUMENTS, balanced, triggers_of
 from tests.support.sending import send as send_any
-from tests.support.unreadable_disk import small_disk, unreadable_disk
+from tests.support.unreadable_disk import UnreadableDisk, small_disk, unreadable_disk
 
 pytestmark = pytest.mark.slow
 
@@ -60,6 +61,19 @@ def logging_daemon(file: Path) -> Iterator[Daemon]:
         yield Daemon(run, file)
 
 
+@asynccontextmanager
+async def before_its_database(
+    folder: Path, port: int
+) -> AsyncIterator[tuple[EmbeddedPostgresql, str, UnreadableDisk, Path, Running]]:
+    async with own_server() as (server, dsn):
+        await server.stop()
+        with unreadable_disk(folder) as disk:
+            file = configured(folder, disk.mount / "state", dsn, port)
+            with running("run", str(file)) as run:
+                run.until_said("taking readings into the journal")
+                yield server, dsn, disk, file, run
+
+
 async def send(port: int, first: int, triggers: int, ack: Ack = Ack.COMMITTED) -> None:
     assert await send_any(port, first, triggers, ack, epoch=9) == triggers * INSTRUMENTS
 
@@ -89,10 +103,6 @@ def only(folder: Path, pattern: str) -> Path:
 
 def largest(folder: Path, pattern: str) -> Path:
     return max(folder.glob(pattern), key=lambda path: path.stat().st_size)
-
-
-def nbytes_in(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("*.received"))
 
 
 def kept(file: Path) -> bool:
@@ -133,57 +143,45 @@ class TestUnreadableSector:
 
     async def test_a_segment_that_was_written_before_the_database_answered(self, tmp_path: Path) -> None:
         port = free_port()
-        async with own_server() as (server, dsn):
-            await server.stop()
-            with unreadable_disk(tmp_path) as disk:
-                file = configured(tmp_path, disk.mount / "state", dsn, port)
-                with running("run", str(file)) as run:
-                    run.until_said("taking readings into the journal")
-                    for first in range(1, 201, 10):
-                        await send(port, first, 10, Ack.RECEIVED)
-                    run.end(signal.SIGKILL)
-                segment = largest(disk.mount / "state/intake/bpm", "*.received")
-                disk.damage(segment, segment.stat().st_size // 2)
-                await server.start()
-                with logging_daemon(file) as daemon:
-                    all_is_committed(daemon)
-                    await send(port, 201, 10)
-                    all_is_committed(daemon)
-                    readings, different, newest = await counted(dsn)
-                    assert (readings, newest) == (different, 210)
-                    assert 110 * INSTRUMENTS < readings < 210 * INSTRUMENTS
-                    assert segment.name in daemon.run.said
-                    assert "input/output error" in daemon.run.said
-                    assert daemon.run.end() == 0
-                assert kept(segment)
+        async with before_its_database(tmp_path, port) as (server, dsn, disk, file, run):
+            for first in range(1, 201, 10):
+                await send(port, first, 10, Ack.RECEIVED)
+            run.end(signal.SIGKILL)
+            segment = largest(disk.mount / "state/intake/bpm", "*.received")
+            disk.damage(segment, segment.stat().st_size // 2)
+            await server.start()
+            with logging_daemon(file) as daemon:
+                all_is_committed(daemon)
+                await send(port, 201, 10)
+                all_is_committed(daemon)
+                readings, different, newest = await counted(dsn)
+                assert (readings, newest) == (different, 210)
+                assert 110 * INSTRUMENTS < readings < 210 * INSTRUMENTS
+                assert segment.name in daemon.run.said
+                assert "input/output error" in daemon.run.said
+                assert daemon.run.end() == 0
+            assert kept(segment)
 
     async def test_the_last_of_a_session_whose_sender_is_silent(self, tmp_path: Path) -> None:
         port, sent = free_port(), 100 * INSTRUMENTS
-        async with own_server() as (server, dsn):
-            await server.stop()
-            with unreadable_disk(tmp_path) as disk:
-                file = configured(tmp_path, disk.mount / "state", dsn, port)
-                with running("run", str(file)) as run:
-                    run.until_said("taking readings into the journal")
-                    sender = await Sender.connect("127.0.0.1", port, "bpm", ack=Ack.COMMITTED, reconnect=True)
-                    for first in range(1, 101, 10):
-                        await sender.send(triggers_of(sender.record, first, 10).reshape(-1))
-                        await asyncio.sleep(0.1)  # records of their own
-                    folder = disk.mount / "state/intake/bpm"
-                    await asyncio.to_thread(
-                        until, lambda: nbytes_in(folder) > sent * sender.record.itemsize, "it is kept"
-                    )
-                    segment = only(folder, "*.received")
-                    disk.damage(segment, segment.stat().st_size - 100)
-                    await server.start()
-                    assert await asyncio.to_thread(run.ended) == 1
-                    assert "records of the journal cannot be read again" in run.said
-                with running("run", str(file)) as run:
-                    await sender.drain_acknowledged(60)
-                    assert sender.acknowledged == sent
-                    assert await counted(dsn) == (sent, sent, 100)
-                    await sender.close()
-                    assert run.end() == 0
+        async with before_its_database(tmp_path, port) as (server, dsn, disk, file, run):
+            sender = await Sender.connect("127.0.0.1", port, "bpm", ack=Ack.COMMITTED, reconnect=True)
+            for first in range(1, 101, 10):
+                await sender.send(triggers_of(sender.record, first, 10).reshape(-1))
+                await asyncio.sleep(0.1)  # records of their own
+            folder = disk.mount / "state/intake/bpm"
+            await asyncio.to_thread(until, lambda: readings_in(folder, REAL.disk) == sent, "it is kept")
+            segment = only(folder, "*.received")
+            disk.damage(segment, segment.stat().st_size - 100)
+            await server.start()
+            assert await asyncio.to_thread(run.ended) == 1
+            assert "records of the journal cannot be read again" in run.said
+            with running("run", str(file)) as after:
+                await sender.drain_acknowledged(60)
+                assert sender.acknowledged == sent
+                assert await counted(dsn) == (sent, sent, 100)
+                await sender.close()
+                assert after.end() == 0
 
     async def test_a_dead_letter(self, tmp_path: Path) -> None:
         async with own_server() as (_, dsn):

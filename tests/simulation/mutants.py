@@ -386,14 +386,14 @@ MUTANTS = (
     Mutant(
         name="go on behind what the journal cannot read again",
         file="daemon/pipeline/intake/replay.py",
-        text="        self._see_all_read(received.number)\n",
+        text="        self._check_all_read(received.number)\n",
         to="",
         plan="a-sector-goes-bad-in-an-outage",
     ),
     Mutant(
         name="do not see that the last of the journal cannot be read again",
         file="daemon/pipeline/intake/replay.py",
-        text="            self._see_all_read(self._keeper.next)\n",
+        text="            self._check_all_read(self._keeper.next)\n",
         to="",
         plan="the-last-of-a-session-goes-bad-in-an-outage",
     ),

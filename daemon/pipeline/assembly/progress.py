@@ -182,7 +182,8 @@ class Progress:
         ahead = block[block["trigger"] > self._trigger[block["instrument"]]]
         ahead = ahead[np.argsort(ahead["trigger"])]
         self._trigger[ahead["instrument"]], self._time_ns[ahead["instrument"]] = ahead["trigger"], ahead["time_ns"]
-        self._follow()
+        if len(ahead):
+            self._follow()
 
     def _follow(self) -> None:
         active = self._trigger[self._are_active()]
@@ -194,8 +195,7 @@ class Progress:
     def _note_most(self) -> None:
         if 2 * np.count_nonzero(self._are_active()) > len(self._trigger):
             self.is_of_most, self.is_led_by_few = True, False
-            if self._front is not None:  # what few made of the window ends with them
-                self._low = max(self.left, self._front - self._half)
+            self._low = max(self.left, (self._front or 0) - self._half)  # what few made of the window ends with them
 
     def _are_active(self) -> Array:
         """Which instruments are about where the front is: bool, shape (instruments,).
@@ -206,7 +206,7 @@ class Progress:
         return np.asarray(self._trigger >= least - self._half)
 
     def active(self) -> Array:
-        """Which instruments took part in this run lately, bool, (instruments,); all until most were about its front."""
+        """Return which instruments took part lately, bool, (instruments,); all until most were about the front."""
         return self._are_active() if self.is_of_most else np.ones(len(self._trigger), bool)
 
     def heard_after(self, other: "Progress", since_ns: int) -> Array:

@@ -175,12 +175,12 @@ class Sessions:
         """
         if is_private(session):
             return 0
-        beyond = self._beyond.pop(session, [])
-        return max(0, most - sum(max(0, min(upto, below) - first) for first, upto in beyond))
+        return max(0, most - sum(max(0, min(upto, below) - first) for first, upto in self._beyond.pop(session, ())))
 
-    def came_beyond(self, session: int, first: int, readings: int) -> None:
-        """So many were taken by themselves, numbered from `first`, beyond a gap: if it proves a loss, not of these."""
-        self._beyond.setdefault(session, []).append((first, first + readings))
+    def came_beyond(self, session: int, first: int, upto: int) -> None:
+        """Take note that first <= n < upto, beyond a gap, were taken by themselves: these are not lost with the gap."""
+        start, end = self._beyond.setdefault(session, [(first, first)])[-1]
+        self._beyond[session][-1:] = [(start, upto)] if first == end else [(start, end), (first, upto)]
 
     def _take_column(self, first: int, *, doubt: int, unsent: int) -> int:
         column = self._receipts.connect(first=first)

@@ -357,8 +357,8 @@ class Intake:
                 self._events.info(f"group {self.group.name}: the journal is in order again")
             else:
                 self._events.error(
-                    f"group {self.group.name}: {problem}; it is tried again, and who waits for what it cannot do is"
-                    " answered when that is committed"
+                    f"group {self.group.name}: {problem}; it is tried again each second. Until it is in order,"
+                    " readings are acknowledged when they are committed"
                 )
 
     @fail_stop()

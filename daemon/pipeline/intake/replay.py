@@ -123,7 +123,7 @@ class Replay:
     def _note(self, runs: Array, come: Array) -> None:
         for reached, (session, first, count, _) in zip(come.tolist(), runs.tolist(), strict=True):
             if first > reached:
-                self._pipeline.came_beyond(session, first, count)
+                self._pipeline.came_beyond(session, first, first + count)
             elif self._number <= self._log.found_upto:
                 self._read(session, first + count)
 
@@ -252,7 +252,7 @@ class CatchingUp:
         """Put through what is in memory."""
         if self._keeper is not None:
             self._put(replay, pipeline, self._keeper.release())
-            self._see_all_read(self._keeper.next)
+            self._check_all_read(self._keeper.next)
         pipeline.go_beyond_known()
 
     def _put(self, replay: Replay, pipeline: Pipeline, records: Iterable[Received]) -> None:
@@ -260,8 +260,8 @@ class CatchingUp:
             if received.number > self._replayed:
                 self._take(received, replay, pipeline)
 
-    def _see_all_read(self, upto: int) -> None:
-        """See that of what this process wrote all records below this number went through, but for what it trimmed."""
+    def _check_all_read(self, upto: int) -> None:
+        """Check that all records below this number went through that this process wrote, and did not trim."""
         assert self._keeper is not None
         missing = upto - 1 - max(self._replayed, self.found_at_start, self._keeper.trim_to)
         if missing > 0:
@@ -270,7 +270,7 @@ class CatchingUp:
             )
 
     def _take(self, received: Received, replay: Replay, pipeline: Pipeline) -> None:
-        self._see_all_read(received.number)
+        self._check_all_read(received.number)
         if received.number > self._known_upto:
             pipeline.go_beyond_known()
         replay.take(received)
